@@ -1,0 +1,252 @@
+"""LocalEngine: the whole federation in this process, threads over blocks of clients."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_scalar
+
+from .._kernels import _rng
+from .check import check_reply
+from .contract import Algorithm, Choose, Cohort, Each, Key, Kind, Request, Sum
+from .message import down_size, up_size
+
+N_BLOCKS = 100  # enough for any number of threads, few enough that sums stay cheap
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What came of one request: replies folded over the clients in the mask `who`."""
+
+    reply: dict
+    who: np.ndarray
+    bytes_down: int
+    bytes_up: int
+    n_late: int = 0
+
+
+class LocalEngine:
+    """Run a federation in this process.
+
+    Parameters
+    ----------
+    client_fraction : float, default=1.0
+        Share of the clients that is asked in a round, drawn anew each round. Rounds
+        that need everybody, such as those that measure the duality gap, ask all.
+    min_clients : int, default=1
+        Ask at least so many clients, or all when there are fewer.
+
+    Notes
+    -----
+    Replies are added in the order of the clients inside fixed blocks, and the blocks
+    in their order, so results do not depend on the number of threads. An engine holds
+    no state of a run: one engine may serve several estimators, and is shared, not
+    copied, by `sklearn.base.clone`.
+    """
+
+    def __init__(self, *, client_fraction: float = 1.0, min_clients: int = 1):
+        self.client_fraction = client_fraction
+        self.min_clients = min_clients
+
+    def __deepcopy__(self, memo: dict) -> LocalEngine:
+        return self
+
+    def __repr__(self) -> str:
+        return (
+            f"LocalEngine(client_fraction={self.client_fraction}, "
+            f"min_clients={self.min_clients})"
+        )
+
+    @property
+    def asks_everybody(self) -> bool:
+        """Whether each round reaches every client."""
+        return self.client_fraction == 1
+
+    def open(
+        self, algorithm: Algorithm, cohort: Cohort, seed: int, n_jobs: int
+    ) -> LocalRun:
+        """Begin a run; use the result as a context manager."""
+        check_scalar(
+            self.client_fraction,
+            "client_fraction",
+            Real,
+            min_val=0,
+            max_val=1,
+            include_boundaries="right",
+        )
+        check_scalar(self.min_clients, "min_clients", Integral, min_val=1)
+        n_asked = max(
+            round(self.client_fraction * cohort.n_clients),
+            min(self.min_clients, cohort.n_clients),
+            1,
+        )
+        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked)
+
+
+class LocalRun:
+    """One run of an algorithm over one cohort that holds every client."""
+
+    def __init__(self, algorithm, cohort, seed, n_jobs, n_asked):
+        self._algorithm, self._cohort = algorithm, cohort
+        self._seed, self._n_asked = seed, n_asked
+        self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
+        self._bounds = _block_bounds(cohort)
+        self._n_jobs = n_jobs
+        self._pool: ThreadPoolExecutor | None = None
+        self._state: Any = None
+
+    def __enter__(self) -> LocalRun:
+        # A pool kept from before a fork never answers: it lives for one run.
+        if self._n_jobs > 1:
+            self._pool = ThreadPoolExecutor(self._n_jobs)
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def hellos(self) -> list[dict]:
+        """Give the hello of each participant: here, one."""
+        return [self._algorithm.hello(self._cohort)]
+
+    def join(self, agreement: dict) -> None:
+        """Let the participants set up what they keep."""
+        self._state = self._algorithm.join(self._cohort, agreement)
+
+    def exchange(self, request: Request, key: Key) -> Exchange:
+        """Send a request and fold what comes back, block by block."""
+        lanes = self._lanes(request, key)
+        fold = _Fold(request.reply, lanes, self._cohort.n_clients)
+
+        def work(active: np.ndarray) -> dict:
+            message = dict(request.all)
+            for name, rows in request.each.items():
+                if isinstance(rows, tuple):
+                    message[name] = rows[0][rows[1][active]]
+                else:
+                    message[name] = rows[active]
+            return self._algorithm.update(
+                self._cohort, self._state, message, active, key
+            )
+
+        for active, reply in zip(lanes, self._in_order(work, lanes), strict=True):
+            check_reply(request.reply, reply, len(active))
+            fold.add(active, reply)
+        return Exchange(
+            fold.result(),
+            fold.who,
+            bytes_down=fold.n_active * down_size(request),
+            bytes_up=fold.bytes_up(),
+        )
+
+    def close(self, request: Request) -> dict:
+        """Send the last message; give the clients' personal parts."""
+        message = {**request.all}
+        for name, rows in request.each.items():
+            message[name] = rows[0][rows[1]] if isinstance(rows, tuple) else rows
+        return self._algorithm.personal(self._cohort, self._state, message)
+
+    def _lanes(self, request: Request, key: Key) -> list[np.ndarray]:
+        """Who works, cut into the pieces that may work at the same time."""
+        if request.lanes is not None and request.clients is not None:
+            asked, cuts = request.clients, request.lanes
+        else:
+            asked = self._asked(request, key)
+            cuts = np.searchsorted(asked, self._bounds)
+        return [asked[a:b] for a, b in pairwise(cuts) if a < b]
+
+    def _asked(self, request: Request, key: Key) -> np.ndarray:
+        if request.clients is not None:
+            return np.sort(request.clients).astype(np.int32, copy=False)
+        if request.everyone or self._n_asked == len(self._everybody):
+            return self._everybody
+        draws = np.empty(len(self._everybody))
+        _rng.uniform(self._seed, key[1], _rng.SAMPLING, 0, draws)
+        chosen = np.argpartition(draws, self._n_asked - 1)[: self._n_asked]
+        return np.sort(chosen).astype(np.int32)
+
+    def _in_order(
+        self, work: Callable[[np.ndarray], dict], lanes: list[np.ndarray]
+    ) -> Iterator[dict]:
+        """Yield results in the order of the lanes; few wait at a time."""
+        if self._pool is None or len(lanes) == 1:
+            yield from map(work, lanes)
+            return
+        waiting: deque = deque()
+        for active in lanes:
+            waiting.append(self._pool.submit(work, active))
+            if len(waiting) > 2 * self._n_jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _block_bounds(cohort: Cohort) -> np.ndarray:
+    """First client of each block, and the end: equal work, decided by sizes alone."""
+    K = cohort.n_clients
+    rows = np.diff(cohort.offsets)
+    work = np.cumsum(rows + 1.0)
+    cuts = np.searchsorted(work, work[-1] * np.arange(1, N_BLOCKS) / N_BLOCKS)
+    return np.unique(np.concatenate([[0], cuts + 1, [K]]).clip(0, K))
+
+
+class _Fold:
+    """Adds the replies of blocks as they come in their order."""
+
+    def __init__(
+        self, kinds: Mapping[str, Kind], lanes: list[np.ndarray], n_clients: int
+    ):
+        self._kinds = kinds
+        self._counts: dict[str, list[np.ndarray]] = {}
+        self._total: dict[str, Any] = {}
+        self.who = np.zeros(n_clients, bool)
+        self.n_active = 0
+        for name, kind in kinds.items():
+            if isinstance(kind, Each):
+                self._total[name] = np.full((n_clients, *kind.shape), np.nan)
+            elif isinstance(kind, Choose):
+                self._total[name] = None
+            elif kind.sparse:
+                self._counts[name] = []
+                self._total[name] = np.zeros(kind.shape)
+
+    def add(self, active: np.ndarray, reply: dict) -> None:
+        self.who[active] = True
+        self.n_active += len(active)
+        for name, kind in self._kinds.items():
+            part = reply[name]
+            if isinstance(kind, Each):
+                self._total[name][active] = part
+            elif isinstance(kind, Choose):
+                best = self._total[name]
+                if best is None or (part.key, part.client) < (best.key, best.client):
+                    self._total[name] = part
+            elif kind.sparse:
+                self._counts[name].append(part.counts)
+                if part.index is None:
+                    self._total[name] += part.rows
+                else:
+                    self._total[name][part.index] += part.rows
+            elif name in self._total:
+                self._total[name] += part
+            else:
+                self._total[name] = np.array(part)
+
+    def result(self) -> dict:
+        for name, kind in self._kinds.items():
+            if isinstance(kind, Sum) and name not in self._total:
+                self._total[name] = np.zeros(kind.shape)
+        return self._total
+
+    def bytes_up(self) -> int:
+        if not self._counts:
+            return self.n_active * up_size(self._kinds)
+        counts = {name: np.concatenate(c) for name, c in self._counts.items() if c}
+        return int(np.sum(up_size(self._kinds, counts))) if counts else 0

@@ -1,0 +1,92 @@
+"""The one loop that carries any method over any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits
+
+from .contract import Algorithm, Cohort, State
+from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run.
+
+    state    : the coordinator's last state
+    personal : what the clients keep for themselves, one row a client
+    history  : the ledger's columns, one entry a round
+    """
+
+    state: State
+    personal: dict[str, Any]
+    history: dict[str, np.ndarray]
+
+
+def run(
+    algorithm: Algorithm,
+    engine,
+    cohort: Cohort,
+    *,
+    seed: int,
+    n_jobs: int | None = None,
+    on_round: Callable[[int, dict[str, float]], None] | None = None,
+) -> Outcome:
+    """Exchange messages until the algorithm says that it is done.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The method.
+    engine : LocalEngine
+        The machine that carries messages.
+    cohort : Cohort
+        The rows that this process holds.
+    seed : int
+        64 bits that name every random number of the run.
+    n_jobs : int, optional
+        Threads, as in joblib: None is 1, -1 all processors. The result does not
+        depend on it.
+    on_round : callable, optional
+        Called with the round's number and its figures at the end of each round.
+
+    Returns
+    -------
+    Outcome
+    """
+    ledger = Ledger()
+    # The threads of BLAS would change the bits of long sums, and idle by spinning.
+    with (
+        threadpool_limits(1, user_api="blas"),
+        engine.open(algorithm, cohort, seed, effective_n_jobs(n_jobs)) as link,
+    ):
+        state, agreement = algorithm.start(link.hellos(), (seed, 0))
+        link.join(agreement)
+        exchange = 0
+        while not state["done"]:
+            exchange += 1
+            key, begun, round = (seed, exchange), perf_counter(), state["round"]
+            request = algorithm.broadcast(state, key)
+            answer = link.exchange(request, key)
+            state = algorithm.combine(state, answer.reply, answer.who, key)
+            ledger.exchange(
+                round,
+                bytes_down=answer.bytes_down,
+                bytes_up=answer.bytes_up,
+                n_active=int(np.count_nonzero(answer.who)),
+                n_late=answer.n_late,
+                seconds=perf_counter() - begun,
+            )
+            if state["done"] or state["round"] > round:
+                figures = algorithm.report(state)
+                ledger.report(figures)
+                if on_round is not None:
+                    on_round(round, figures)
+        personal = link.close(algorithm.close(state))
+    return Outcome(state, personal, ledger.history())

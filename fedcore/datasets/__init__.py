@@ -1,0 +1,21 @@
+"""Data with clients: one real set, simulations, partitioners, loaders."""
+
+from fedcore.datasets.files import load_clients
+from fedcore.datasets.mtl import make_mtl_classification, make_mtl_regression
+from fedcore.datasets.partition import (
+    partition_by_column,
+    partition_dirichlet,
+    partition_quantity,
+)
+from fedcore.datasets.watch import WATCH_EXERCISES, load_watch
+
+__all__ = [
+    "WATCH_EXERCISES",
+    "load_clients",
+    "load_watch",
+    "make_mtl_classification",
+    "make_mtl_regression",
+    "partition_by_column",
+    "partition_dirichlet",
+    "partition_quantity",
+]

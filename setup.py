@@ -2,8 +2,8 @@
 
 import os
 import sys
-import sysconfig
 from glob import glob
+from sysconfig import get_config_var
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -16,7 +16,7 @@ KERNELS = {
 }
 
 DEBUG = os.environ.get("FEDCORE_DEBUG") == "1"
-STABLE_ABI = not DEBUG and not sysconfig.get_config_var("Py_GIL_DISABLED")
+STABLE_ABI = not DEBUG and not get_config_var("Py_GIL_DISABLED")
 
 if sys.platform == "win32":
     cflags = ["/Od", "/Zi"] if DEBUG else ["/O2"]
@@ -49,6 +49,7 @@ setup(
             "wraparound": False,
             "cdivision": True,
             "freethreading_compatible": True,
+            "auto_pickle": False,
             "autotestdict": False,  # else stubtest reports a __test__ attribute
         },
     ),

@@ -1,0 +1,365 @@
+"""Calls into csrc/fc_svm.c: lengths are checked here, values by the callers."""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+
+cdef extern from "fc_svm.h" nogil:
+    ctypedef int fc_svm_loss
+
+    ctypedef struct fc_svm_rows:
+        int32_t n_clients
+        int32_t n_columns
+        const int64_t *offsets
+        const int64_t *starts
+        const int32_t *columns
+        const int32_t *indptr
+        const int32_t *indices
+        const void *data
+
+    ctypedef struct fc_svm_problem:
+        fc_svm_loss loss
+        int32_t n_classes
+        double C1
+        double epsilon
+        double bias
+        const int32_t *code
+        const double *target
+        const double *weight
+        const double *class_weight
+        const uint8_t *absent
+        const double *sqnorm
+
+    ctypedef struct fc_svm_state:
+        double *b
+        double *s
+        double *b_before
+        double *s_before
+        uint8_t *rest
+        double *violation
+
+    ctypedef struct fc_svm_call:
+        const double *coupling
+        const double *inv_C2
+        const double *inv_C2_absent
+        const uint8_t *working
+        int32_t passes
+        bint renew
+        bint hand_on
+        uint64_t seed
+        uint32_t exchange
+        uint32_t first_client
+
+    ctypedef struct fc_svm_work:
+        double *u
+        int32_t *order
+        double *past
+        double *ds
+        double *interior
+
+    int FC_SVM_N_UPDATE
+    int FC_SVM_N_SOLVE
+    int FC_SVM_WINDOW
+
+    size_t fc_svm_interior_work(int32_t, int32_t)
+    void fc_svm_sqnorms_f64(const fc_svm_rows *, double, double *)
+    void fc_svm_sqnorms_f32(const fc_svm_rows *, double, double *)
+    void fc_svm_update_f64(const fc_svm_rows *, const fc_svm_problem *,
+                           const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                           const int32_t *, int32_t, const double *, double *,
+                           double *, bint, double *)
+    void fc_svm_update_f32(const fc_svm_rows *, const fc_svm_problem *,
+                           const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                           const int32_t *, int32_t, const double *, double *,
+                           double *, bint, double *)
+    void fc_svm_solve_f64(const fc_svm_rows *, const fc_svm_problem *,
+                          const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                          const int32_t *, int32_t, const double *, const double *,
+                          const double *, const double *, const double *, double *,
+                          bint, double *)
+    void fc_svm_solve_f32(const fc_svm_rows *, const fc_svm_problem *,
+                          const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                          const int32_t *, int32_t, const double *, const double *,
+                          const double *, const double *, const double *, double *,
+                          bint, double *)
+
+N_UPDATE_FIGURES = FC_SVM_N_UPDATE
+N_SOLVE_FIGURES = FC_SVM_N_SOLVE
+
+
+cdef extern from "fc_rng.h" nogil:
+    uint32_t FC_RNG_MAX_ROUND
+
+
+cdef void release(fc_svm_work work) noexcept:
+    free(work.u)
+    free(work.order)
+    free(work.past)
+    free(work.ds)
+    free(work.interior)
+
+
+cdef class SVMCohort:
+    """Rows, problem and state of a cohort of clients, bound once for many calls.
+
+    Arrays are borrowed and kept alive; `state` arrays change in place. `set_mirror`
+    adds a float32 copy of float64 rows, which `update` reads when told to.
+    """
+
+    cdef fc_svm_rows rows
+    cdef fc_svm_rows mirror_rows
+    cdef fc_svm_problem problem
+    cdef fc_svm_state state
+    cdef object arrays, mirror
+    cdef bint single
+    cdef int64_t longest_vector, most_rows, n_vectors
+
+    def __init__(self, const int64_t[::1] offsets, const int64_t[::1] starts,
+                 const int32_t[::1] columns, const int32_t[::1] indptr,
+                 const int32_t[::1] indices, data, int32_t n_columns, *,
+                 int loss, int32_t n_classes, double C1, double epsilon, double bias,
+                 const int32_t[::1] code, const double[::1] target,
+                 const double[::1] weight, const double[:, ::1] class_weight,
+                 const uint8_t[:, ::1] absent, double[::1] sqnorm,
+                 double[::1] b, double[::1] s, double[::1] b_before,
+                 double[::1] s_before, uint8_t[::1] rest, double[:, ::1] violation):
+        cdef int64_t k, n_clients = offsets.shape[0] - 1
+        cdef int64_t n, size
+        cdef const float[::1] data32
+        cdef const double[::1] data64
+        if n_clients < 0 or starts.shape[0] != n_clients + 1:
+            raise ValueError("SVMCohort: offsets and starts disagree")
+        n = offsets[n_clients]
+        self.n_vectors = starts[n_clients]
+        if (columns is None) != (indptr is None) or (columns is None) != (indices is None):
+            raise ValueError("SVMCohort: CSR rows need columns, indptr and indices")
+        if indptr is not None and (indptr.shape[0] != n + 1
+                                   or columns.shape[0] != self.n_vectors
+                                   or indices.shape[0] != indptr[n]):
+            raise ValueError("SVMCohort: the CSR arrays disagree")
+        if (code is None) == (target is None):
+            raise ValueError("SVMCohort: either code or target")
+        if not (sqnorm.shape[0] == n
+                and (code is None or code.shape[0] == n)
+                and (target is None or target.shape[0] == n)
+                and (weight is None or weight.shape[0] == n)
+                and b.shape[0] == rest.shape[0] == n * n_classes
+                and s.shape[0] == self.n_vectors * n_classes
+                and (b_before is None or b_before.shape[0] == b.shape[0])
+                and (s_before is None or s_before.shape[0] == s.shape[0])
+                and (b_before is None) == (s_before is None)
+                and violation.shape[0] == n_clients
+                and violation.shape[1] == n_classes
+                and (class_weight is None or (class_weight.shape[0] == n_classes
+                                              and class_weight.shape[1] == 2))
+                and (absent is None or (absent.shape[0] == n_clients
+                                        and absent.shape[1] == n_classes))):
+            raise ValueError("SVMCohort: array lengths disagree")
+
+        self.single = data.dtype.itemsize == 4
+        self.rows.data = NULL
+        if self.single:
+            data32 = data
+            size = data32.shape[0]
+            if size:
+                self.rows.data = &data32[0]
+        else:
+            data64 = data
+            size = data64.shape[0]
+            if size:
+                self.rows.data = &data64[0]
+        if size != (n * n_columns if indptr is None else indices.shape[0]):
+            raise ValueError("SVMCohort: data has the wrong length")
+
+        self.rows.n_clients = <int32_t>n_clients
+        self.rows.n_columns = n_columns
+        self.rows.offsets = &offsets[0]
+        self.rows.starts = &starts[0]
+        self.rows.indptr = &indptr[0] if indptr is not None else NULL
+        # &view[0] of an empty view is out of bounds: an all-zero matrix passes NULL.
+        self.rows.columns = &columns[0] if columns is not None and columns.shape[0] else NULL
+        self.rows.indices = &indices[0] if indices is not None and indices.shape[0] else NULL
+
+        self.problem.loss = <fc_svm_loss>loss
+        self.problem.n_classes = n_classes
+        self.problem.C1 = C1
+        self.problem.epsilon = epsilon
+        self.problem.bias = bias
+        self.problem.code = &code[0] if code is not None and n else NULL
+        self.problem.target = &target[0] if target is not None and n else NULL
+        self.problem.weight = &weight[0] if weight is not None and n else NULL
+        self.problem.class_weight = &class_weight[0, 0] if class_weight is not None else NULL
+        self.problem.absent = &absent[0, 0] if absent is not None and n_clients else NULL
+        self.problem.sqnorm = &sqnorm[0] if n else NULL
+
+        self.state.b = &b[0] if b.shape[0] else NULL
+        self.state.s = &s[0] if s.shape[0] else NULL
+        self.state.b_before = &b_before[0] if b_before is not None and b.shape[0] else NULL
+        self.state.s_before = &s_before[0] if s_before is not None and s.shape[0] else NULL
+        self.state.rest = &rest[0] if rest.shape[0] else NULL
+        self.state.violation = &violation[0, 0] if n_clients else NULL
+        self.mirror_rows = self.rows
+        self.mirror_rows.data = NULL
+        self.mirror = None
+        self.arrays = (offsets, starts, columns, indptr, indices, data, code, target,
+                       weight, class_weight, absent, sqnorm, b, s, b_before, s_before,
+                       rest, violation)
+
+        self.longest_vector = self.most_rows = 0
+        for k in range(n_clients):
+            self.longest_vector = max(self.longest_vector, starts[k + 1] - starts[k])
+            self.most_rows = max(self.most_rows, offsets[k + 1] - offsets[k])
+        if n:
+            with nogil:
+                if self.single:
+                    fc_svm_sqnorms_f32(&self.rows, bias, &sqnorm[0])
+                else:
+                    fc_svm_sqnorms_f64(&self.rows, bias, &sqnorm[0])
+
+    def set_mirror(self, const float[::1] data):
+        """Set a float32 copy of the rows."""
+        cdef int64_t n = self.rows.offsets[self.rows.n_clients]
+        cdef int64_t size = n * self.rows.n_columns
+        if self.rows.indptr != NULL:
+            size = self.rows.indptr[n]
+        if self.single or data.shape[0] != size:
+            raise ValueError("SVMCohort: the mirror has the wrong length")
+        if size:
+            self.mirror_rows.data = &data[0]
+        self.mirror = data
+
+    cdef int check(self, const int32_t[::1] active, const double[:, ::1] step,
+                   const double[:, ::1] w, double[::1] total, bint packed,
+                   const double[:, ::1] inv_C2, const uint8_t[::1] working,
+                   int32_t passes, uint32_t exchange) except -1:
+        cdef int32_t C = self.problem.n_classes
+        cdef int64_t m, length = self.rows.n_columns + (self.problem.bias != 0)
+        cdef int64_t packed_length = 0
+        # Beyond these the names of two random streams would meet.
+        if exchange > FC_RNG_MAX_ROUND or not 0 <= passes < 65536 or C > 65535:
+            raise ValueError("SVMCohort: exchange, passes or classes beyond the limit")
+        for m in range(active.shape[0]):
+            if not 0 <= active[m] < self.rows.n_clients:
+                raise ValueError("SVMCohort: no such client")
+            packed_length += self.rows.starts[active[m] + 1] - self.rows.starts[active[m]]
+        if not (w.shape[0] == C and w.shape[1] == length
+                and total.shape[0] == C * (packed_length if packed else length)
+                and inv_C2.shape[0] == 2 and inv_C2.shape[1] == C
+                and working.shape[0] == C
+                and (step is None or (step.shape[0] == active.shape[0]
+                                      and step.shape[1] == C))):
+            raise ValueError("SVMCohort: array lengths disagree")
+        return 0
+
+    cdef fc_svm_work allocate(self, bint solving) except *:
+        cdef fc_svm_work work
+        cdef size_t n = <size_t>self.most_rows
+        cdef size_t length = <size_t>self.longest_vector
+        work.u = <double *>malloc(length * sizeof(double) + 1)
+        work.order = <int32_t *>malloc(n * sizeof(int32_t) + 1)
+        cdef size_t size = fc_svm_interior_work(
+            <int32_t>self.most_rows, <int32_t>self.longest_vector)
+        work.past = work.ds = work.interior = NULL
+        if solving:
+            work.past = <double *>malloc((FC_SVM_WINDOW + 1) * n * sizeof(double) + 1)
+            work.ds = <double *>malloc(length * sizeof(double) + 1)
+            work.interior = <double *>malloc(size * sizeof(double) + 1)
+        if (work.u == NULL or work.order == NULL
+                or solving and (work.past == NULL or work.ds == NULL
+                               or work.interior == NULL)):
+            release(work)
+            raise MemoryError
+        return work
+
+    def update(self, const int32_t[::1] active, const double[:, ::1] step,
+               double[:, ::1] w, double[::1] dw, double[:, ::1] figures, *,
+               const double[::1] coupling, const double[:, ::1] inv_C2, const uint8_t[::1] working,
+               int32_t passes, bint hand_on, uint64_t seed, uint32_t exchange,
+               uint32_t first_client, bint packed=False, bint rough=False):
+        """Run passes at the active clients in place; see fc_svm_update."""
+        cdef fc_svm_call call
+        cdef fc_svm_work work
+        cdef int32_t n_active = <int32_t>active.shape[0]
+        if hand_on and packed:
+            raise ValueError("SVMCohort: hand_on fills no packed dw")
+        self.check(active, step, w, dw, packed, inv_C2, working, passes, exchange)
+        if not (figures.shape[0] == coupling.shape[0] == w.shape[0]
+                and figures.shape[1] == FC_SVM_N_UPDATE):
+            raise ValueError("SVMCohort: array lengths disagree")
+        if self.state.b_before == NULL and self.state.b != NULL:
+            raise ValueError("SVMCohort: update needs b_before and s_before")
+        if rough and self.mirror is None:
+            raise ValueError("SVMCohort: there is no mirror of the rows")
+        if n_active == 0:
+            return
+        call.coupling = &coupling[0]
+        call.inv_C2 = &inv_C2[0, 0]
+        call.inv_C2_absent = &inv_C2[1, 0]
+        call.working = &working[0]
+        call.passes = passes
+        call.renew = False
+        call.hand_on = hand_on
+        call.seed = seed
+        call.exchange = exchange
+        call.first_client = first_client
+        work = self.allocate(False)
+        cdef const double *step_p = &step[0, 0] if step is not None else NULL
+        cdef double *w_p = &w[0, 0] if w.shape[1] else NULL
+        cdef double *dw_p = &dw[0] if dw.shape[0] else NULL
+        with nogil:
+            if rough:
+                fc_svm_update_f32(&self.mirror_rows, &self.problem, &call, &self.state,
+                                  &work, &active[0], n_active, step_p, w_p, dw_p,
+                                  packed, &figures[0, 0])
+            elif self.single:
+                fc_svm_update_f32(&self.rows, &self.problem, &call, &self.state, &work,
+                                  &active[0], n_active, step_p, w_p, dw_p,
+                                  packed, &figures[0, 0])
+            else:
+                fc_svm_update_f64(&self.rows, &self.problem, &call, &self.state, &work,
+                                  &active[0], n_active, step_p, w_p, dw_p,
+                                  packed, &figures[0, 0])
+        release(work)
+
+    def solve(self, const int32_t[::1] active, const double[:, ::1] step,
+              const double[:, ::1] w, double[::1] s_sum, double[:, ::1] figures, *,
+              const double[::1] tol, const double[:, ::1] inv_C2,
+              const double[:, ::1] true_inv_C2, const uint8_t[::1] working,
+              int32_t passes, uint64_t seed, uint32_t exchange, uint32_t first_client,
+              bint renew=False, bint packed=False):
+        """Solve or measure the active clients at a fixed w; see fc_svm_solve."""
+        cdef fc_svm_call call
+        cdef fc_svm_work work
+        cdef int32_t n_active = <int32_t>active.shape[0]
+        self.check(active, step, w, s_sum, packed, inv_C2, working, passes, exchange)
+        if not (figures.shape[0] == w.shape[0] and figures.shape[1] == FC_SVM_N_SOLVE
+                and tol.shape[0] == w.shape[0]
+                and true_inv_C2.shape[0] == 2 and true_inv_C2.shape[1] == w.shape[0]):
+            raise ValueError("SVMCohort: array lengths disagree")
+        if n_active == 0:
+            return
+        call.coupling = NULL
+        call.inv_C2 = &inv_C2[0, 0]
+        call.inv_C2_absent = &inv_C2[1, 0]
+        call.working = &working[0]
+        call.passes = passes
+        call.renew = renew
+        call.hand_on = False
+        call.seed = seed
+        call.exchange = exchange
+        call.first_client = first_client
+        work = self.allocate(True)
+        cdef const double *step_p = &step[0, 0] if step is not None else NULL
+        cdef const double *w_p = &w[0, 0] if w.shape[1] else NULL
+        cdef double *sum_p = &s_sum[0] if s_sum.shape[0] else NULL
+        with nogil:
+            if self.single:
+                fc_svm_solve_f32(&self.rows, &self.problem, &call, &self.state, &work,
+                                 &active[0], n_active, step_p, &tol[0],
+                                 &true_inv_C2[0, 0], &true_inv_C2[1, 0], w_p,
+                                 sum_p, packed, &figures[0, 0])
+            else:
+                fc_svm_solve_f64(&self.rows, &self.problem, &call, &self.state, &work,
+                                 &active[0], n_active, step_p, &tol[0],
+                                 &true_inv_C2[0, 0], &true_inv_C2[1, 0], w_p,
+                                 sum_p, packed, &figures[0, 0])
+        release(work)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -101,6 +102,7 @@ class LocalRun:
         self._n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
         self._state: Any = None
+        self._sizes: dict[tuple, int] = {}
 
     def __enter__(self) -> LocalRun:
         # A pool kept from before a fork never answers: it lives for one run.
@@ -142,9 +144,17 @@ class LocalRun:
         return Exchange(
             fold.result(),
             fold.who,
-            bytes_down=fold.n_active * down_size(request),
+            bytes_down=fold.n_active * self._down_size(request),
             bytes_up=fold.bytes_up(),
         )
+
+    def _down_size(self, request: Request) -> int:
+        """`down_size`, worked out once for messages of the same form."""
+        arrays = [*request.all.items(), *request.each.items()]
+        form = tuple((name, *_form(value)) for name, value in arrays)
+        if form not in self._sizes:
+            self._sizes[form] = down_size(request)
+        return self._sizes[form]
 
     def close(self, request: Request) -> dict:
         """Send the last message; give the clients' personal parts."""
@@ -186,6 +196,18 @@ class LocalRun:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _form(value: Any) -> tuple:
+    """Whatever the size of a value in a message can depend on."""
+    if isinstance(value, tuple):  # a table, of which each client gets one row
+        value = value[0]
+    return getattr(value, "shape", None), getattr(value, "dtype", type(value))
+
+
+@lru_cache(maxsize=64)
+def _dense_size(kinds: tuple[tuple[str, Kind], ...]) -> int:
+    return up_size(dict(kinds))
 
 
 def _block_bounds(cohort: Cohort) -> np.ndarray:
@@ -247,6 +269,6 @@ class _Fold:
 
     def bytes_up(self) -> int:
         if not self._counts:
-            return self.n_active * up_size(self._kinds)
+            return self.n_active * _dense_size(tuple(self._kinds.items()))
         counts = {name: np.concatenate(c) for name, c in self._counts.items() if c}
         return int(np.sum(up_size(self._kinds, counts))) if counts else 0

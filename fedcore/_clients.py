@@ -1,0 +1,141 @@
+"""Who owns which row: client identifiers, and rows grouped by client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .federation.contract import Cohort
+
+
+def client_ids(clients: Any, n_rows: int) -> np.ndarray:
+    """Return one identifier a row as an array.
+
+    Parameters
+    ----------
+    clients : array-like of shape (n_rows,) or None
+        Identifiers of any hashable type; None stands for one client.
+    n_rows : int
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong, or an identifier is missing (None, NaN, NA, NaT).
+    """
+    if clients is None:
+        return np.zeros(n_rows, np.int8)
+    if sparse.issparse(clients):
+        raise ValueError("clients is a sparse matrix, expected one identifier a row")
+    ids = np.asarray(clients) if not _holds_tuples(clients) else _objects(clients)
+    if ids.ndim == 2 and ids.shape[1] == 1:
+        ids = ids[:, 0]
+    if ids.ndim != 1:
+        raise ValueError(
+            f"clients has shape {ids.shape}, expected one identifier a row: ({n_rows},)"
+        )
+    if len(ids) != n_rows:
+        raise ValueError(f"clients has {len(ids)} entries, X has {n_rows} rows")
+    missing = np.flatnonzero(_missing(ids))
+    if len(missing):
+        some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise ValueError(
+            f"clients has no identifier in {len(missing)} rows ({some}), "
+            f"expected one in each"
+        )
+    return ids
+
+
+def _holds_tuples(clients: Any) -> bool:
+    return isinstance(clients, list) and any(isinstance(c, tuple) for c in clients)
+
+
+def _objects(values: list) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _missing(ids: np.ndarray) -> np.ndarray:
+    if ids.dtype.kind == "f":
+        return np.isnan(ids)
+    if ids.dtype.kind in "mM":
+        return np.isnat(ids)
+    if ids.dtype.kind == "O":
+        return np.fromiter(map(_is_missing, ids), bool, len(ids))
+    return np.zeros(len(ids), bool)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    equal = value == value  # for pandas.NA this is NA, which has no truth
+    return not (isinstance(equal, bool | np.bool_) and equal)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Distinct clients, and which rows are theirs.
+
+    names   : (K,) identifiers, in the order in which their rows are stored
+    offsets : (K + 1,) rows of client k once the rows are in `order`
+    order   : (n,) rows by client, None when they already stand so
+    """
+
+    names: np.ndarray
+    offsets: np.ndarray
+    order: np.ndarray | None
+
+    def take(self, rows: Any) -> Any:
+        """Put an array of rows in the order of the clients; no copy when it is."""
+        return rows if rows is None or self.order is None else rows[self.order]
+
+
+def group_by_client(ids: np.ndarray) -> Groups:
+    """Find the clients and an order of rows in which each one's stand together."""
+    n = len(ids)
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    names = ids[starts]
+    if len(distinct(names)[0]) == len(names):  # grouped as they came
+        return Groups(names, np.append(starts, n).astype(np.int64), None)
+    names, owner = distinct(ids)
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=len(names))
+    return Groups(names, np.concatenate([[0], np.cumsum(counts)]), order)
+
+
+def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return distinct identifiers, sorted if they can be, and each row's place."""
+    try:
+        return np.unique(ids, return_inverse=True)
+    except TypeError:  # of kinds that do not compare
+        places = {name: place for place, name in enumerate(dict.fromkeys(ids))}
+        owner = np.fromiter((places[i] for i in ids), np.int64, len(ids))
+        return _objects(list(places)), owner
+
+
+def find_clients(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Place of each row's client among the known ones, -1 where it is not there."""
+    names, owner = distinct(ids)
+    places = {name: place for place, name in enumerate(known.tolist())}
+    found = [places.get(name, -1) for name in names.tolist()]
+    return np.array(found, np.int64)[owner]
+
+
+def cohort_of(
+    X: Any,
+    y: np.ndarray,
+    sample_weight: np.ndarray | None,
+    groups: Groups,
+    classes: np.ndarray | None = None,
+) -> Cohort:
+    """Lay validated rows out as the kernels read them."""
+    return Cohort(
+        groups.take(X),
+        groups.take(y),
+        groups.take(sample_weight),
+        groups.offsets,
+        classes,
+    )

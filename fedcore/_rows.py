@@ -1,0 +1,89 @@
+"""Validation of rows and numbers beyond what scikit-learn does."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array, check_scalar
+
+# What every estimator says to check_X_y, check_array and validate_data.
+ROWS = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+
+
+def kernel_rows(X: Any) -> Any:
+    """Bring validated rows into the form that kernels read; the caller's stay as given.
+
+    CSR comes out canonical (sorted, no duplicates) with int32 indices.
+
+    Raises
+    ------
+    ValueError
+        If the indices of a sparse X do not fit 32 bits.
+    """
+    if not sparse.issparse(X):
+        return X
+    limit = np.iinfo(np.int32).max
+    if max(X.nnz, X.shape[1]) > limit:
+        raise ValueError(
+            f"X has {X.nnz} stored entries and {X.shape[1]} columns, expected at most "
+            f"{limit} of each: sparse rows are indexed by 32 bits"
+        )
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    indices = X.indices.astype(np.int32, copy=False)
+    indptr = X.indptr.astype(np.int32, copy=False)
+    if indices is X.indices and indptr is X.indptr:
+        return X
+    return sparse.csr_array((X.data, indices, indptr), shape=X.shape)
+
+
+def check_real(value: Any, name: str, *, infinite: bool = False, **limits: Any) -> None:
+    """Check a number as `sklearn.utils.check_scalar` does, and that it is finite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, what was seen and what was expected.
+    """
+    check_scalar(value, name, Real, **limits)
+    if np.isnan(value) or (np.isinf(value) and not infinite):
+        raise ValueError(f"{name} == {value}, expected a finite number")
+
+
+def check_sample_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    """Return weights as float64, None for none.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, a weight is negative or not finite, or all are 0.
+    """
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n_rows, float(sample_weight))
+    weight = check_array(
+        sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        order="C",
+        input_name="sample_weight",
+    )
+    if weight.ndim != 1:
+        raise ValueError("Sample weights must be 1D array or scalar")
+    if len(weight) != n_rows:
+        raise ValueError(
+            f"sample_weight.shape == {weight.shape}, expected ({n_rows},): "
+            f"one weight a row"
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight has a negative entry ({weight.min()}), expected none"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is all zero, expected a positive weight")
+    return None if (weight == 1).all() else weight

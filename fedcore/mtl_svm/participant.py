@@ -1,0 +1,268 @@
+"""What a client of the multi-task SVM keeps and computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .._kernels._compact import compact
+from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
+from ..federation.contract import Cohort, Entries, Key
+
+LOSSES = (
+    "hinge",
+    "squared_hinge",
+    "epsilon_insensitive",
+    "squared_epsilon_insensitive",
+)  # in the order of fc_svm_loss
+MIRROR_LIMIT = 1e60  # of |x|^2, above which float32 might not hold a row
+SOLVE_PASSES = 2000  # at most, for one client at one w: a call must end soon
+
+
+@dataclass(slots=True)
+class Clients:
+    """The state of a cohort: one long array for each quantity, client after client.
+
+    Local vectors hold a client's own columns only: `starts` cuts them, `columns`
+    tells where each entry belongs (None for dense rows: everywhere).
+    """
+
+    kernel: SVMCohort
+    n_classes: int
+    length: int  # of w: columns of X, and the constant column if there is one
+    starts: np.ndarray
+    columns: np.ndarray | None
+    s: np.ndarray
+    kept: np.ndarray | None  # s of the best round, under "envelope"
+    absent: np.ndarray | None
+    inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
+    mirrored: bool  # there is a float32 copy of the rows
+
+    def widths(self, active: np.ndarray) -> np.ndarray:
+        """Count the entries of the active clients' local vectors."""
+        return self.starts[active + 1] - self.starts[active]
+
+
+def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
+    """Set up the clients of a cohort at b = 0."""
+    X, offsets = cohort.X, cohort.offsets
+    (n, d), K, C = X.shape, cohort.n_clients, agreement["n_classes"]
+    has_bias = svm.bias != 0
+    length = d + has_bias
+    columns = indptr = indices = None
+    if sparse.issparse(X):
+        starts = np.empty(K + 1, np.int64)
+        indices = np.empty(X.nnz, np.int32)
+        columns = np.empty(X.nnz + has_bias * K, np.int32)
+        place, bits = np.empty(d, np.int32), np.zeros(d // 64 + 1, np.uint64)
+        n_places = compact(
+            *(offsets, X.indptr, X.indices, d, has_bias),
+            *(place, bits, indices, columns, starts),
+        )
+        columns, indptr, data = columns[:n_places], X.indptr, X.data
+    else:
+        starts = np.arange(K + 1, dtype=np.int64) * length
+        data = X.reshape(-1)
+
+    code = target = absent = None
+    if cohort.classes is None:
+        target = cohort.y
+    else:
+        code = _recode(cohort, agreement["classes"])
+        if C > 1:
+            absent = _absent(code, cohort, C)
+    envelope = svm.aggregation == "envelope"
+    s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
+    kernel = SVMCohort(
+        *(offsets, starts, columns, indptr, indices, data, d),
+        loss=LOSSES.index(svm.loss),
+        n_classes=C,
+        C1=svm.C1,
+        epsilon=svm.epsilon,
+        bias=svm.bias,
+        code=code,
+        target=target,
+        weight=cohort.sample_weight,
+        class_weight=agreement["class_weight"],
+        absent=absent,
+        sqnorm=sqnorm,
+        b=_zeros(C * n),
+        s=s,
+        b_before=None if envelope else np.empty(C * n),
+        s_before=None if envelope else np.empty(len(s)),
+        rest=np.zeros(C * n, np.uint8),
+        violation=np.full((K, C), np.inf),
+    )
+    mirrored = svm.mirrors and data.dtype == np.float64
+    if mirrored and sqnorm.max(initial=0) < MIRROR_LIMIT:
+        # Passes are bound by memory: half the bytes, and the certificate stays exact.
+        kernel.set_mirror(data.astype(np.float32))
+    else:
+        mirrored = False
+    inv_C2 = np.zeros((2, C))
+    inv_C2[0] = 1 / svm.C2
+    kept = _zeros(len(s)) if envelope else None
+    return Clients(
+        kernel, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+    )
+
+
+def _zeros(n: int) -> np.ndarray:
+    # Written at once, large arrays get large pages; those of np.zeros fault in one by
+    # one, which costs more than a pass over the rows.
+    return np.full(n, 0.0)
+
+
+def _recode(cohort: Cohort, classes: np.ndarray) -> np.ndarray:
+    """Labels as codes into the classes of the whole federation."""
+    if np.array_equal(cohort.classes, classes):
+        return cohort.y
+    return np.searchsorted(classes, cohort.classes).astype(np.int32)[cohort.y]
+
+
+def _absent(code: np.ndarray, cohort: Cohort, n_classes: int) -> np.ndarray | None:
+    present = presence(code, cohort, n_classes)
+    return None if present.all() else (~present).astype(np.uint8)
+
+
+def presence(code: np.ndarray, cohort: Cohort, n_classes: int) -> np.ndarray:
+    """Tell which classes each client has among its rows of positive weight."""
+    K = cohort.n_clients
+    owner = np.repeat(np.arange(K), np.diff(cohort.offsets))
+    if cohort.sample_weight is not None:
+        counts = cohort.sample_weight > 0
+        owner, code = owner[counts], code[counts]
+    cells = np.bincount(owner * n_classes + code, minlength=K * n_classes)
+    return cells.reshape(K, n_classes) > 0
+
+
+def improve(
+    cohort: Cohort, cs: Clients, message: dict, active: np.ndarray, key: Key
+) -> dict:
+    """Run local passes from the broadcast w; reply with the change of s."""
+    hand_on = bool(message["hand_on"])
+    figures = np.zeros((cs.n_classes, N_UPDATE_FIGURES))
+    if hand_on:
+        w, packed = message["w"].copy(), False
+        total = w.reshape(-1)  # not used
+    else:
+        w = np.require(message["w"], requirements=["C", "W"])
+        total, packed = _room(cs, active)
+    cs.kernel.update(
+        *(active, message["step"], w, total, figures),
+        coupling=message["coupling"],
+        inv_C2=cs.inv_C2,
+        working=message["working"],
+        passes=message["passes"],
+        hand_on=hand_on,
+        seed=key[0],
+        exchange=key[1],
+        first_client=cohort.first,
+        packed=packed,
+        rough=cs.mirrored and bool(message["rough"]),
+    )
+    if hand_on:
+        w -= message["w"]
+        w /= message["coupling"][:, None]
+    return {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
+
+
+def solve(
+    cohort: Cohort, cs: Clients, message: dict, active: np.ndarray, key: Key
+) -> dict:
+    """Solve the local duals at the broadcast w, or only measure; reply with s.
+
+    A tolerance of minus infinity asks for the measure alone.
+    """
+    if "keep" in message:
+        keep_best(cs, active, message["keep"])
+    inv_C2 = np.ascontiguousarray(message.get("inv_C2", cs.inv_C2))
+    figures = np.zeros((cs.n_classes, N_SOLVE_FIGURES))
+    total, packed = _room(cs, active)
+    cs.kernel.solve(
+        *(active, message.get("step"), message["w"], total, figures),
+        tol=message["tol"],
+        inv_C2=inv_C2,
+        true_inv_C2=cs.inv_C2,
+        working=message["working"],
+        passes=SOLVE_PASSES,
+        seed=key[0],
+        exchange=key[1],
+        first_client=cohort.first,
+        renew=cs.mirrored and bool(message.get("renew", False)),
+        packed=packed,
+    )
+    return {"s": _reply_sum(cs, active, total, packed), "figures": figures}
+
+
+def keep_best(cs: Clients, active: np.ndarray, keep: np.ndarray) -> None:
+    """Copy s of the active clients aside, in the classes where it was the best yet."""
+    if not keep.any():
+        return
+    for first, last in _stretches(active):
+        place = slice(cs.n_classes * cs.starts[first], cs.n_classes * cs.starts[last])
+        if keep.all():
+            cs.kept[place] = cs.s[place]
+        else:
+            widths = cs.starts[first + 1 : last + 1] - cs.starts[first:last]
+            chosen = np.repeat(
+                np.tile(keep, last - first), np.repeat(widths, cs.n_classes)
+            )
+            np.copyto(cs.kept[place], cs.s[place], where=chosen)
+
+
+def _stretches(active: np.ndarray) -> list[tuple[int, int]]:
+    """Find the runs first .. last of neighbouring clients."""
+    breaks = np.flatnonzero(np.diff(active) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(active, breaks)]
+
+
+def personal_models(cs: Clients, s: np.ndarray) -> Any:
+    """v_k = s_k / C2: (K, C, length), or CSR (K C, length) when the rows are sparse."""
+    K, C = len(cs.starts) - 1, cs.n_classes
+    v = s * cs.inv_C2[0, 0]
+    widths = np.repeat(np.diff(cs.starts), C)
+    if cs.absent is not None:
+        v[np.repeat(cs.absent.reshape(-1) > 0, widths)] = 0
+    if cs.columns is None:
+        return v.reshape(K, C, cs.length)
+    columns = cs.columns
+    if C > 1:
+        columns = np.concatenate(
+            [np.tile(cs.columns[a:b], C) for a, b in pairwise(cs.starts.tolist())]
+        )
+    indptr = np.concatenate([[0], np.cumsum(widths)])
+    return sparse.csr_array((v, columns, indptr), shape=(K * C, cs.length))
+
+
+def _room(cs: Clients, active: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Room for the sum over the active clients, packed when that is much smaller."""
+    if cs.columns is not None:
+        n_entries = int(cs.widths(active).sum())
+        if n_entries < cs.length // 4:
+            return np.zeros(cs.n_classes * n_entries), True
+    return np.zeros(cs.n_classes * cs.length), False
+
+
+def _reply_sum(cs: Clients, active: np.ndarray, total: np.ndarray, packed: bool):
+    """Bring the sum into the form that is sent: (length, C), sparse as the rows."""
+    if cs.columns is None:
+        return total.reshape(cs.n_classes, cs.length).T
+    counts = cs.widths(active)
+    if not packed:
+        return Entries(None, total.reshape(cs.n_classes, cs.length).T, counts)
+    columns = np.concatenate(
+        [cs.columns[cs.starts[k] : cs.starts[k + 1]] for k in active]
+    )
+    index, place = np.unique(columns, return_inverse=True)
+    rows = np.zeros((len(index), cs.n_classes))
+    client = np.repeat(np.arange(len(active)), counts)
+    ends = np.cumsum(counts)
+    for c in range(cs.n_classes):
+        at = np.arange(len(columns)) + (cs.n_classes - 1) * (ends - counts)[client]
+        rows[:, c] = np.bincount(place, total[at + c * counts[client]], len(index))
+    return Entries(index, rows, counts)

@@ -1,0 +1,220 @@
+"""The multi-task SVM as a method of the federation: who computes what.
+
+Ponomarenko-Timofeev et al., "Multi-Task Model Personalization for Federated
+Supervised SVM in Heterogeneous Networks"; formulas in math.md, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
+from . import additive, envelope, participant
+
+CLASSIFICATION = ("hinge", "squared_hinge")
+MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
+PLAIN = ("hinge", "epsilon_insensitive")
+
+
+@dataclass(frozen=True, slots=True)
+class MTLSVM:
+    """One fit of the model; a plain record of numbers.
+
+    bias         : value of the constant column, 0 for none
+    class_weight : ((label, weight), ...), "balanced", or None
+    """
+
+    loss: str
+    C1: float
+    C2: float
+    epsilon: float
+    bias: float
+    aggregation: str
+    local_epochs: int | str
+    tol: float
+    max_rounds: int
+    class_weight: Any = None
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether passes may read float32 copies of float64 rows, until measured."""
+        return self.tol >= MIRROR_TOL and self.aggregation != "envelope"
+
+    # the coordinator
+
+    def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
+        """Agree on columns and classes."""
+        first = hellos[0]
+        client = 0
+        for hello in hellos:
+            for name in ("n_features", "sparse"):
+                if hello[name] != first[name]:
+                    raise Refused(
+                        client,
+                        f"its rows have {name}={hello[name]}, "
+                        f"those of client 0 have {first[name]}",
+                    )
+            client += len(hello["n_rows"])
+        agreement: dict[str, Any] = {"n_classes": 1, "class_weight": None}
+        has_absent = False
+        if self.loss in CLASSIFICATION:
+            classes = np.unique(np.concatenate([h["classes"] for h in hellos]))
+            if len(classes) < 2:
+                raise ValueError(
+                    f"the rows are of {len(classes)} class, expected at least 2 classes"
+                )
+            n_classes = 1 if len(classes) == 2 else len(classes)
+            agreement = {
+                "classes": classes,
+                "n_classes": n_classes,
+                "class_weight": self._class_weights(classes, hellos),
+            }
+            has_absent = n_classes > 1 and any(
+                (h["n_present"] < len(classes)).any() for h in hellos
+            )
+        sizes = {
+            "n_clients": client,
+            "length": first["n_features"] + (self.bias != 0),
+            "n_rows": sum(int(h["n_rows"].sum()) for h in hellos),
+            "n_entries": sum(h["n_entries"] for h in hellos),
+            "sparse": first["sparse"],
+        }
+        if self.aggregation == "envelope":
+            state = envelope.start(
+                agreement["n_classes"],
+                sizes["length"],
+                client,
+                C2=self.C2,
+                plain_loss=self.loss in PLAIN,
+                has_absent=has_absent,
+            )
+            state |= {"round": 1, "done": False, "sparse": first["sparse"]}
+            state |= {"passes": 0.0, "n_clients": client}
+            return state, agreement
+        return additive.start(self, agreement, sizes, key), agreement
+
+    def _class_weights(self, classes: np.ndarray, hellos: list[dict]) -> Any:
+        """Weights (C, 2) of the rows outside and inside each class, as LIBLINEAR's."""
+        if self.class_weight is None:
+            return None
+        if self.class_weight == "balanced":
+            totals = np.zeros(len(classes))
+            for hello in hellos:
+                totals[np.searchsorted(classes, hello["classes"])] += hello["weights"]
+            # A class without weight has no rows to be weighted.
+            weights = totals.sum() / (len(classes) * np.where(totals > 0, totals, 1))
+        else:
+            table = dict(self.class_weight)
+            weights = np.array([table.get(c, 1.0) for c in classes.tolist()], float)
+        if len(classes) == 2:
+            return weights[None, :]
+        return np.column_stack([np.ones(len(classes)), weights])
+
+    def broadcast(self, state: State, key: Key) -> Request:
+        """Ask for the next piece of work."""
+        if self.aggregation != "envelope":
+            return additive.broadcast(self, state)
+        point = envelope.point(state)
+        C, length = point["w"].shape
+        message = {
+            "w": point["w"],
+            "measure": True,
+            "tol": point["tol"],
+            "inv_C2": np.stack([point["inv_C2"], point["inv_C2_absent"]]),
+            "working": point["working"].astype(np.uint8),
+            "keep": point["keep"],
+        }
+        vector = Sum((length, C), state["sparse"])
+        reply = {"s": vector, "figures": Sum((C, participant.N_SOLVE_FIGURES))}
+        return Request(all=message, reply=reply, everyone=True)
+
+    def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
+        """Fold the replies into the next state."""
+        if self.aggregation != "envelope":
+            return additive.combine(self, state, reply, who, key)
+        figures = reply["figures"]
+        names = ("gap", "primal", "dual", "true_primal", "true_dual", "passes")
+        answer = dict(zip(names, figures.T, strict=True)) | {"s": reply["s"].T}
+        passes = state["passes"] + answer.pop("passes").sum() / state["n_clients"]
+        state = envelope.absorb(state, answer, tol=self.tol)
+        state["passes"] = passes
+        if (
+            state["round"] >= self.max_rounds
+            or not envelope.point(state)["working"].any()
+        ):
+            state["done"] = True
+        else:
+            state["round"] += 1
+        return state
+
+    def close(self, state: State) -> Request:
+        """Say which of a client's two candidates for s is the one to keep."""
+        if self.aggregation != "envelope":
+            return Request(all={}, each={"step": state["step"]}, reply={})
+        return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
+
+    def report(self, state: State) -> dict[str, float]:
+        """Objective and relative gap where they were measured; passes so far."""
+        figures = {"passes": state["passes"]}
+        if self.aggregation == "envelope" or state["judged"]:
+            _, gap, primal = self.result(state)
+            figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
+        return figures
+
+    def result(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Give w (C, length), relative gap (C,) and primal (C,) as last measured."""
+        if self.aggregation != "envelope":
+            return state["w"], state["gap"], state["primal"]
+        best = envelope.result(state)
+        return best["w"], best["gap"], best["primal"]
+
+    # a participant
+
+    def hello(self, cohort: Cohort) -> dict:
+        """Tell sizes and classes."""
+        X = cohort.X
+        hello = {
+            "n_rows": np.diff(cohort.offsets),
+            "n_features": X.shape[1],
+            "n_entries": X.nnz if sparse.issparse(X) else int(np.count_nonzero(X)),
+            "sparse": sparse.issparse(X),
+        }
+        if cohort.classes is not None:
+            n_classes = len(cohort.classes)
+            present = participant.presence(cohort.y, cohort, n_classes)
+            hello["classes"] = cohort.classes
+            hello["n_present"] = present.sum(axis=1)
+            hello["weights"] = np.bincount(
+                cohort.y, cohort.sample_weight, minlength=n_classes
+            )
+        return hello
+
+    def join(self, cohort: Cohort, agreement: dict) -> participant.Clients:
+        """Start the clients at b = 0."""
+        return participant.join(cohort, self, agreement)
+
+    def update(
+        self,
+        cohort: Cohort,
+        cs: participant.Clients,
+        message: dict,
+        active: np.ndarray,
+        key: Key,
+    ) -> dict:
+        """Improve or measure; see `participant`."""
+        work = participant.solve if message["measure"] else participant.improve
+        return work(cohort, cs, message, active, key)
+
+    def personal(
+        self, cohort: Cohort, cs: participant.Clients, message: dict
+    ) -> dict[str, Any]:
+        """Give the personal models v_k."""
+        if self.aggregation == "envelope":
+            everybody = np.arange(cohort.n_clients)
+            participant.keep_best(cs, everybody, np.asarray(message["keep"]))
+        s = cs.s if cs.kept is None else cs.kept
+        return {"v": participant.personal_models(cs, s)}

@@ -90,6 +90,19 @@ cdef extern from "fc_rng.h" nogil:
     uint32_t FC_RNG_MAX_ROUND
 
 
+# &view[0] of an empty view is out of bounds: nothing, and none, pass NULL.
+cdef inline const int32_t *ints(const int32_t[::1] view) noexcept:
+    return &view[0] if view is not None and view.shape[0] else NULL
+
+
+cdef inline const double *numbers(const double[::1] view) noexcept:
+    return &view[0] if view is not None and view.shape[0] else NULL
+
+
+cdef inline double *changing(double[::1] view) noexcept:
+    return &view[0] if view is not None and view.shape[0] else NULL
+
+
 cdef void release(fc_svm_work work) noexcept:
     free(work.u)
     free(work.order)
@@ -130,7 +143,9 @@ cdef class SVMCohort:
             raise ValueError("SVMCohort: offsets and starts disagree")
         n = offsets[n_clients]
         self.n_vectors = starts[n_clients]
-        if (columns is None) != (indptr is None) or (columns is None) != (indices is None):
+        cdef int n_given = (columns is not None) + (indptr is not None)
+        n_given += indices is not None
+        if n_given not in (0, 3):
             raise ValueError("SVMCohort: CSR rows need columns, indptr and indices")
         if indptr is not None and (indptr.shape[0] != n + 1
                                    or columns.shape[0] != self.n_vectors
@@ -174,27 +189,30 @@ cdef class SVMCohort:
         self.rows.n_columns = n_columns
         self.rows.offsets = &offsets[0]
         self.rows.starts = &starts[0]
-        self.rows.indptr = &indptr[0] if indptr is not None else NULL
-        # &view[0] of an empty view is out of bounds: an all-zero matrix passes NULL.
-        self.rows.columns = &columns[0] if columns is not None and columns.shape[0] else NULL
-        self.rows.indices = &indices[0] if indices is not None and indices.shape[0] else NULL
+        self.rows.indptr = ints(indptr)
+        self.rows.columns = ints(columns)
+        self.rows.indices = ints(indices)
 
         self.problem.loss = <fc_svm_loss>loss
         self.problem.n_classes = n_classes
         self.problem.C1 = C1
         self.problem.epsilon = epsilon
         self.problem.bias = bias
-        self.problem.code = &code[0] if code is not None and n else NULL
-        self.problem.target = &target[0] if target is not None and n else NULL
-        self.problem.weight = &weight[0] if weight is not None and n else NULL
-        self.problem.class_weight = &class_weight[0, 0] if class_weight is not None else NULL
-        self.problem.absent = &absent[0, 0] if absent is not None and n_clients else NULL
-        self.problem.sqnorm = &sqnorm[0] if n else NULL
+        self.problem.code = ints(code)
+        self.problem.target = numbers(target)
+        self.problem.weight = numbers(weight)
+        self.problem.sqnorm = numbers(sqnorm)
+        self.problem.class_weight = NULL
+        self.problem.absent = NULL
+        if class_weight is not None:
+            self.problem.class_weight = &class_weight[0, 0]
+        if absent is not None and n_clients:
+            self.problem.absent = &absent[0, 0]
 
-        self.state.b = &b[0] if b.shape[0] else NULL
-        self.state.s = &s[0] if s.shape[0] else NULL
-        self.state.b_before = &b_before[0] if b_before is not None and b.shape[0] else NULL
-        self.state.s_before = &s_before[0] if s_before is not None and s.shape[0] else NULL
+        self.state.b = changing(b)
+        self.state.s = changing(s)
+        self.state.b_before = changing(b_before)
+        self.state.s_before = changing(s_before)
         self.state.rest = &rest[0] if rest.shape[0] else NULL
         self.state.violation = &violation[0, 0] if n_clients else NULL
         self.mirror_rows = self.rows
@@ -240,7 +258,8 @@ cdef class SVMCohort:
         for m in range(active.shape[0]):
             if not 0 <= active[m] < self.rows.n_clients:
                 raise ValueError("SVMCohort: no such client")
-            packed_length += self.rows.starts[active[m] + 1] - self.rows.starts[active[m]]
+            packed_length += self.rows.starts[active[m] + 1]
+            packed_length -= self.rows.starts[active[m]]
         if not (w.shape[0] == C and w.shape[1] == length
                 and total.shape[0] == C * (packed_length if packed else length)
                 and inv_C2.shape[0] == 2 and inv_C2.shape[1] == C
@@ -263,16 +282,18 @@ cdef class SVMCohort:
             work.past = <double *>malloc((FC_SVM_WINDOW + 1) * n * sizeof(double) + 1)
             work.ds = <double *>malloc(length * sizeof(double) + 1)
             work.interior = <double *>malloc(size * sizeof(double) + 1)
-        if (work.u == NULL or work.order == NULL
-                or solving and (work.past == NULL or work.ds == NULL
-                               or work.interior == NULL)):
+        cdef bint lacks = work.u == NULL or work.order == NULL
+        if solving and (work.past == NULL or work.ds == NULL or work.interior == NULL):
+            lacks = True
+        if lacks:
             release(work)
             raise MemoryError
         return work
 
     def update(self, const int32_t[::1] active, const double[:, ::1] step,
                double[:, ::1] w, double[::1] dw, double[:, ::1] figures, *,
-               const double[::1] coupling, const double[:, ::1] inv_C2, const uint8_t[::1] working,
+               const double[::1] coupling, const double[:, ::1] inv_C2,
+               const uint8_t[::1] working,
                int32_t passes, bint hand_on, uint64_t seed, uint32_t exchange,
                uint32_t first_client, bint packed=False, bint rough=False):
         """Run passes at the active clients in place; see fc_svm_update."""

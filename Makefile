@@ -60,7 +60,7 @@ lint: $(VENV)/.lint $(VENV)/.built
 	$(BIN)/clang-format --dry-run -Werror $(CORE) $(CORE_HEADERS) $(CTESTS)
 	$(BIN)/clang-tidy --quiet $(CORE) $(CTESTS) -- -std=c11 -Icsrc
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint $(DOORS) # it calls pycodestyle by name
-	$(BIN)/python -m mypy.stubtest $(addprefix fedcore._kernels.,$(KERNELS))
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml $(addprefix fedcore._kernels.,$(KERNELS))
 	$(if $(TYPED),$(BIN)/mypy $(TYPED))
 
 # --- the kernels under sanitizers: the C tests, then the doors ---

@@ -18,9 +18,11 @@ from .._clients import client_ids, cohort_of, find_clients, group_by_client
 from .._rows import ROWS, check_real, check_sample_weight, kernel_rows
 from ..federation.local import LocalEngine
 from ..federation.run import run
+from .envelope import SMOOTHING_FROM
 from .protocol import MTLSVM
 from .scores import scores
 
+MOST_SOLVED_COLUMNS = 200  # up to which csrc/fc_svm has an interior point for a client
 AGGREGATIONS = ("auto", "sequential", "envelope", "line_search", "safe", "sum")
 
 
@@ -45,10 +47,14 @@ class _FedMTLSVM(BaseEstimator):
                 self.local_epochs, "local_epochs", Integral, min_val=1, max_val=65535
             )
 
-    def _algorithm(self, engine: LocalEngine) -> MTLSVM:
+    def _algorithm(self, engine: LocalEngine, n_rows, n_columns, n_clients) -> MTLSVM:
         aggregation = self.aggregation
         if aggregation == "auto":
-            if self.engine is None:
+            # Clients with more rows than columns are solved whole, and then few rounds
+            # are also the shortest way; with fewer, passes in turns are.
+            solved_whole = n_columns <= min(n_rows / n_clients, MOST_SOLVED_COLUMNS)
+            smooth = self.C2 <= SMOOTHING_FROM or self.loss.startswith("squared")
+            if self.engine is None and not (solved_whole and smooth):
                 aggregation = "sequential"
             else:
                 aggregation = "envelope" if engine.asks_everybody else "line_search"
@@ -70,13 +76,13 @@ class _FedMTLSVM(BaseEstimator):
 
     def _fit(self, X, rows, y, clients, sample_weight, classes=None):
         """Fit validated rows; nothing of self changes before the end."""
-        n, _ = rows.shape
+        n, d = rows.shape
         ids = client_ids(clients, n)
         weight = check_sample_weight(sample_weight, n)
         groups = group_by_client(ids)
         cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
         engine = LocalEngine() if self.engine is None else self.engine
-        algorithm = self._algorithm(engine)
+        algorithm = self._algorithm(engine, n, d, cohort.n_clients)
         outcome = run(
             algorithm,
             engine,
@@ -252,8 +258,9 @@ default="auto"
         - "safe": all at once with steps short enough to be added [2]_.
         - "sum": the published rule, which may diverge with many clients; the fit
           then warns.
-        - "auto": "sequential" without an engine; with one "envelope", or
-          "line_search" if it samples clients.
+        - "auto": with an engine "envelope", or "line_search" if it samples clients.
+          Without one "envelope" where clients have more rows than columns and at most
+          200 of these, else "sequential".
     fit_intercept : bool, default=True
         Append a constant column. Its weights, shared and personal, are penalised
         like all others.

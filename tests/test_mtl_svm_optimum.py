@@ -195,11 +195,14 @@ def optimum(loss, K, C2):
 
 def closely(loss, C2, **options):
     """Options that bring a fit to the optimum soon."""
-    tol = 1e-10
-    if not loss.startswith("squared"):
-        # The optimum is a vertex: close by, coordinate ascent meets it. L-BFGS comes
-        # as near as the gap says, |w - w*|^2 + C2 |v - v*|^2 <= 2 gap P.
-        tol = 1e-12 if options.get("aggregation") == "envelope" else 1e-9
+    squared = loss.startswith("squared")
+    # Of a plain loss the optimum is a vertex, which coordinate ascent meets once it is
+    # near. "envelope", which "auto" takes here unless C2 is inf, comes as near as the
+    # gap says: |w - w*|^2 + C2 |v - v*|^2 <= 2 gap P.
+    tol = 1e-10 if squared else 1e-9
+    rule = options.get("aggregation", "auto")
+    if rule == "envelope" or (rule == "auto" and (squared or C2 < np.inf)):
+        tol = 1e-13
     options = {"tol": tol, "max_rounds": 2000} | options
     return options | ({"local_epochs": 20} if C2 < 1 else {})
 

@@ -90,28 +90,23 @@ def absorb(state, reply, *, tol):
 
 
 def _make_room(state):
-    """Add a place for a plane while there are fewer than allowed, and for a pair."""
-    for name in ("plane_s", "plane_d", "plane_use", "pair_w", "pair_g"):
-        old = state[name]
+    """Append an empty plane while there are fewer than allowed, and an empty pair."""
+    vector = np.zeros_like(state["w"])[:, None]
+    number = np.zeros_like(state["tol"])[:, None]
+    grown = {"pair_w": vector, "pair_g": vector}
+    if state["plane_d"].shape[1] < MOST_PLANES:
+        grown |= {"plane_s": vector, "plane_d": number, "plane_use": number}
+    for name, empty in grown.items():
+        kept = state[name]
         if name.startswith("pair"):
-            old = old[:, -(MOST_PAIRS - 1) :]
-        elif old.shape[1] >= MOST_PLANES:
-            continue
-        state[name] = np.concatenate(
-            [
-                old,
-                np.zeros_like(
-                    state["w"][:, None] if old.ndim == 3 else state["tol"][:, None]
-                ),
-            ],
-            axis=1,
-        )
+            kept = kept[:, -(MOST_PAIRS - 1) :]
+        state[name] = np.concatenate([kept, empty], axis=1)
 
 
 def _add_plane(state, c, answer):
     s, d, use = (state[name][c] for name in ("plane_s", "plane_d", "plane_use"))
     place = len(use) - 1
-    if use[place] >= 0 and len(use) == MOST_PLANES and (s[place].any() or d[place]):
+    if s[place].any() or d[place] != 0:
         # No room: the two least used planes become one.
         place, other = np.argsort(use, kind="stable")[:2]
         if use[other] > 0:
@@ -209,10 +204,10 @@ def _best_weights(gram, below):
         slope = below + gram @ weights
         gain = weights @ slope - slope
         if on.sum() > 1:
-            t = _within(gram, slope, weights, on)
-            if t is None:
+            put_off = _within(gram, slope, weights, on)
+            if put_off is None:
                 break
-            if t:
+            if put_off:
                 continue
             slope = below + gram @ weights
             gain = weights @ slope - slope
@@ -225,32 +220,32 @@ def _best_weights(gram, below):
 
 
 def _within(gram, slope, weights, on):
+    """Move to the minimum over the weights that are on, as far as the simplex goes.
+
+    True if one of them ended at 0 and was put off, None if there is no such minimum.
+    """
     inside = np.flatnonzero(on)
-    k = weights[inside].argmax()
-    r, others = inside[k], np.delete(inside, k)
-    size = gram.diagonal()[others] + gram[r, r]
-    bend = (
-        gram[np.ix_(others, others)]
-        - gram[others, r][:, None]
-        - gram[r, others]
-        + gram[r, r]
-    )
+    heaviest = weights[inside].argmax()
+    base, others = inside[heaviest], np.delete(inside, heaviest)
+    cross = gram[others, base]
+    bend = gram[np.ix_(others, others)] - cross[:, None] - cross + gram[base, base]
     # Equal planes make it singular; so much is lost in its rounding.
+    size = gram.diagonal()[others] + gram[base, base]
     bend[np.diag_indices_from(bend)] += 1e-15 * size + 1e-300
     try:
-        move = np.linalg.solve(bend, slope[r] - slope[others])
+        move = np.linalg.solve(bend, slope[base] - slope[others])
     except np.linalg.LinAlgError:
         return None
     if not np.isfinite(move).all():
         return None
-    move = np.insert(move, k, -move.sum())
-    old = weights[inside]
-    falls = move < 0
+    move = np.insert(move, heaviest, -move.sum())
+    old, falls = weights[inside], move < 0
     room = np.where(falls, old / np.where(falls, -move, 1), np.inf)
-    t = min(room.min(), 1.0)
-    weights[inside] = np.maximum(old + t * move, 0)
+    share = min(room.min(), 1.0)
+    weights[inside] = np.maximum(old + share * move, 0)
     weights /= weights.sum()
-    if t < 1:
-        out = inside[room.argmin()]
-        weights[out], on[out] = 0, False
-    return t < 1
+    if share == 1:
+        return False
+    out = inside[room.argmin()]
+    weights[out], on[out] = 0, False
+    return True

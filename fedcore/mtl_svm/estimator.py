@@ -252,8 +252,8 @@ default="auto"
         How the clients' work is brought together. The optimum is the same for all.
 
         - "sequential": clients take turns; fewest passes over the rows, many messages.
-        - "envelope": clients solve their own problem, the coordinator runs L-BFGS on
-          the sum of their Moreau envelopes; fewest rounds. Needs every client.
+        - "envelope": clients solve their own problem, the coordinator minimises the
+          sum of their Moreau envelopes; fewest rounds. Needs every client.
         - "line_search": all clients at once, with the best common step.
         - "safe": all at once with steps short enough to be added [2]_.
         - "sum": the published rule, which may diverge with many clients; the fit

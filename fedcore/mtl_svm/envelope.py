@@ -2,17 +2,19 @@
 
 Given w the clients decouple; phi_k(w), the optimum of client k, is convex, and the
 coordinator minimises F(w) = 1/2 |w|^2 + sum_k phi_k(w) (math.md, section 1, "Envelope
-rounds"). However roughly the clients solved, an evaluation at w brings
+rounds"). However roughly the clients solve, an evaluation at w brings
 
-- a plane under phi = sum_k phi_k: phi(u) >= d - s . u for every u, with s = sum_k s_k;
+- a plane under phi = sum_k phi_k: phi(u) >= d - s . u, with s = sum_k s_k;
 - a value above F(w): P = 1/2 |w|^2 + sum_k P_k.
 
-Maximising the lower model 1/2 |u|^2 + (highest plane) over weights of the planes gives
-the dual bound, the best convex combination of all past duals. The next point minimises
-this model plus the curvature that L-BFGS sees in phi, centred at the best point. Where
-phi bends smoothly the last plane decides alone and this is a quasi-Newton step; where
-it has kinks (large C2) the planes know them. A step that does not lower P still adds
-its plane and its curvature, so there is no line search to fail.
+The minimum of the lower model 1/2 |u|^2 + (highest plane) is the dual bound, the best
+convex combination of all past duals. The next point minimises the same model plus the
+curvature that L-BFGS sees in phi, around the best point yet. Where phi bends smoothly
+one plane decides and this is a quasi-Newton step; where phi has kinks (large C2) the
+planes know them. A step that does not lower P still adds its plane and its curvature,
+so there is no line search.
+
+The state is a flat dict of numbers and arrays, one row a class.
 """
 
 from __future__ import annotations
@@ -23,48 +25,83 @@ MOST_PAIRS = 20
 MOST_PLANES = 60
 ETA = 0.1  # local gaps, as a share of the descent that the model promises
 ROUNDING = 1e-15  # of P: smaller differences mean nothing
-SMOOTHING_FROM = 1e4  # C2 above which a plain loss is smoothed along a path
-FIRST_C_S = 1e3
+SMOOTHING_FROM = 1e9  # C2 above which a plain loss is smoothed along a path
+FIRST_C_S = 1e5
+HIDDEN = 0.2  # share of P - D that smoothing may hide
+PATIENCE = 50  # rounds in which P - D must lose a hundredth
 
 
-def start(n_classes, n_features, n_clients, *, C2, plain_loss, has_absent):
-    """Begin every class at w = 0, which the first round evaluates."""
+def start(
+    n_classes, n_features, n_clients, *, C2, plain_loss, has_absent, first_tol=np.inf
+):
+    """Begin every class at w = 0, which the first round evaluates.
+
+    Parameters
+    ----------
+    n_classes, n_features, n_clients : int
+    C2 : float
+        Of the model; may be infinite.
+    plain_loss : bool
+        Whether the loss is not squared, so that phi has kinks where C2 is infinite.
+    has_absent : bool
+        Whether some client holds some personal part at 0, as if C2 were infinite.
+    first_tol : float, default=inf
+        Local gap at which clients stop in the first round. A hundredth of a client's
+        loss at 0 saves a round over the default, a single pass.
+
+    Returns
+    -------
+    dict
+        The state.
+    """
     C, d = n_classes, n_features
     smoothed = plain_loss and C2 > SMOOTHING_FROM
-    inv_C_s = 1 / FIRST_C_S
+    absent_smoothed = plain_loss and (smoothed or has_absent)
     return {
         "n_asked": n_clients,
         "true_inv_C2": 1 / C2,
-        "inv_C2": np.full(C, inv_C_s if smoothed else 1 / C2),
-        "inv_C2_absent": np.full(
-            C, inv_C_s if smoothed or (plain_loss and has_absent) else 0.0
-        ),
-        "w": np.zeros((C, d)),
-        "tol": np.full(C, np.inf),
+        "inv_C2": np.full(C, 1 / FIRST_C_S if smoothed else 1 / C2),
+        "inv_C2_absent": np.full(C, 1 / FIRST_C_S if absent_smoothed else 0.0),
         "working": np.ones(C, bool),
-        "keep": np.zeros(C, bool),
-        "gap": np.full(C, np.inf),
+        "w": np.zeros((C, d)),
+        "tol": np.full(C, float(first_tol)),
         "best_w": np.zeros((C, d)),
         "best_s": np.zeros((C, d)),
         "best_primal": np.full(C, np.inf),
         "best_dual": np.zeros(C),
+        "gap": np.full(C, np.inf),
+        "keep": np.zeros(C, bool),
         # b = 0 is feasible: the first plane is phi >= 0.
         "plane_s": np.zeros((C, 1, d)),
         "plane_d": np.zeros((C, 1)),
         "plane_use": np.zeros((C, 1)),
         "pair_w": np.zeros((C, 0, d)),
         "pair_g": np.zeros((C, 0, d)),
+        "stiffness": np.ones(C),
+        "idle": np.zeros(C, int),
+        "idle_gap": np.full(C, np.inf),
     }
 
 
 def point(state):
-    """Say what the next round evaluates, and how exactly."""
+    """Say what the next round evaluates, and how exactly.
+
+    Returns
+    -------
+    dict
+        w (C, d); tol (C,), the local gap at which each client stops; inv_C2 and
+        inv_C2_absent (C,), the curvature for clients with and without the class;
+        working (C,), classes that are not done; keep (C,), whether the s_k with which
+        a client comes into this round belong to the best point yet, so that it must
+        copy them before it works on. For a class that is done keep stays as it is: its
+        s_k no longer change.
+    """
     names = ("w", "tol", "inv_C2", "inv_C2_absent", "working", "keep")
     return {name: state[name] for name in names}
 
 
 def result(state):
-    """Give the best primal point, with its relative gap and value."""
+    """Give the best point (C, d), its relative gap, its primal, and the last keep."""
     return {
         "w": state["best_w"],
         "gap": state["gap"],
@@ -74,7 +111,23 @@ def result(state):
 
 
 def absorb(state, reply, *, tol):
-    """Take the answers of a round; decide on the next point of each class."""
+    """Take the sums of a round; judge its point and choose the next one.
+
+    Parameters
+    ----------
+    state : dict
+        Not changed.
+    reply : dict
+        s (C, d); primal, dual, true_primal, true_dual (C,), the latter two at the C2 of
+        the model. Rows of classes that are done are not read.
+    tol : float
+        A class is done when its relative gap is not above it, or no longer falls.
+
+    Returns
+    -------
+    dict
+        The new state.
+    """
     state = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in state.items()}
     _make_room(state)
     for c in np.flatnonzero(state["working"]):
@@ -82,10 +135,9 @@ def absorb(state, reply, *, tol):
         _add_plane(state, c, answer)
         _add_pair(state, c, answer)
         _judge(state, c, answer)
-        promise = _move(state, c)
-        if state["gap"][c] <= tol:
-            state["working"][c] = False
-        _smooth_less(state, c, answer, promise)
+        _move(state, c)
+        _smooth_less(state, c, answer)
+        state["working"][c] = state["gap"][c] > tol and _hopes(state, c)
     return state
 
 
@@ -117,72 +169,86 @@ def _add_plane(state, c, answer):
 
 
 def _add_pair(state, c, answer):
-    if np.isinf(state["best_primal"][c]):
-        return
+    """Note how the gradient changed from the best point to this one."""
     dw = state["w"][c] - state["best_w"][c]
     dg = dw - (answer["s"] - state["best_s"][c])
-    if dw @ dg >= dw @ dw > 0:  # less is noise: F is 1-strongly convex
+    # F is 1-strongly convex: less is noise. Before a first best point dw is 0.
+    if dw @ dg >= dw @ dw > 0:
         state["pair_w"][c, -1], state["pair_g"][c, -1] = dw, dg
 
 
 def _judge(state, c, answer):
-    """Make the point just evaluated the best one if it is."""
+    """Make the point evaluated the best one if it is; the flatter of equal ones."""
     w, s = state["w"][c], answer["s"]
     P, best = w @ w / 2 + answer["true_primal"], state["best_primal"][c]
-    noise = ROUNDING * P
-    flatter = np.linalg.norm(w - s) < np.linalg.norm(
-        state["best_w"][c] - state["best_s"][c]
-    )
-    keep = np.isinf(best) or P < best - noise or (P <= best + noise and flatter)
+    noise = ROUNDING * abs(P)
+    slope = np.linalg.norm(w - s)
+    best_slope = np.linalg.norm(state["best_w"][c] - state["best_s"][c])
+    keep = P < best - noise or (P <= best + noise and slope < best_slope)
     if keep:
         state["best_w"][c], state["best_s"][c], state["best_primal"][c] = w, s, P
     state["keep"][c] = keep
 
 
 def _move(state, c):
-    """Update the bounds, choose the next point; return the descent it promises."""
+    """Update bound and gap; choose the next point and how exactly to evaluate it."""
     w, P = state["best_w"][c], state["best_primal"][c]
-    heights = state["plane_d"][c] - state["plane_s"][c] @ w
-    below = heights.max() - heights
-    F_low = w @ w / 2 + heights.max()
-    slopes = w - state["plane_s"][c]
+    height = state["plane_d"][c] - state["plane_s"][c] @ w
+    below = height.max() - height
+    F = w @ w / 2 + height.max()  # at least
+    slope = w - state["plane_s"][c]
 
-    share = _best_weights(slopes @ slopes.T, below)
-    fall = share @ below + np.sum((share @ slopes) ** 2) / 2
-    D = state["best_dual"][c] = max(state["best_dual"][c], F_low - fall)
+    share = _best_weights(slope @ slope.T, below)
+    fall = share @ below + np.sum((share @ slope) ** 2) / 2
+    D = state["best_dual"][c] = max(state["best_dual"][c], F - fall)
     state["gap"][c] = max(P - D, 0.0) / P if P > 0 else 0.0
 
-    steps = _newton(state["pair_w"][c], state["pair_g"][c], slopes)
-    weights = _best_weights(steps @ slopes.T, below)
+    pairs, stiffness = (state["pair_w"][c], state["pair_g"][c]), state["stiffness"][c]
+    steps = _newton(*pairs, stiffness, slope)
+    weights = _best_weights(steps @ slope.T, below)
     step = weights @ steps
+    promise = P - F + weights @ below + weights @ slope @ step / 2
     state["w"][c] = w - step
     state["plane_use"][c] = share + weights
-    promise = P - F_low + weights @ below + weights @ slopes @ step / 2
     tol = max(ETA * min(promise, P - D), 0.1 * ROUNDING * P)
     state["tol"][c] = tol / state["n_asked"]
-    return promise
+    # P is nearly as low as it gets and D is not: planes from further off are wanted.
+    stiffness *= 0.8 if 20 * promise < P - D else 1.2
+    state["stiffness"][c] = min(max(stiffness, 0.05), 1.0)
 
 
-def _smooth_less(state, c, answer, promise):
-    """Follow the smoothing path when the bias hides what is left to gain."""
+def _smooth_less(state, c, answer):
+    """Follow the smoothing path when it hides too much of what is left."""
     bias = answer["true_dual"] - answer["dual"]
-    if bias <= max(promise, 0.0) / 2:
+    bias = max(bias, answer["true_primal"] - answer["primal"] - bias)
+    most = HIDDEN * max(state["best_primal"][c] - state["best_dual"][c], 0.0)
+    if bias <= most:
         return
-    shrink = np.clip(promise / 2 / bias, 0.1, 0.5)
+    shrink = min(max(most / bias, 0.1), 0.5)
     for name, floor in (("inv_C2", state["true_inv_C2"]), ("inv_C2_absent", 0.0)):
-        if state[name][c] > floor:
-            state[name][c] = max(state[name][c] * shrink, floor)
+        state[name][c] = max(shrink * state[name][c], floor)
 
 
-def _newton(pair_w, pair_g, rows):
-    """Multiply rows by the inverse Hessian of L-BFGS; without pairs by 1."""
+def _hopes(state, c):
+    """Whether the gap still falls, and the next point is one."""
+    gap = max(state["best_primal"][c] - state["best_dual"][c], 0.0)
+    if gap < 0.99 * state["idle_gap"][c]:
+        state["idle"][c], state["idle_gap"][c] = 0, gap
+    else:
+        state["idle"][c] += 1
+    return state["idle"][c] < PATIENCE and np.isfinite(state["w"][c]).all()
+
+
+def _newton(pair_w, pair_g, stiffness, rows):
+    """Multiply rows by the inverse of I + stiffness (L-BFGS Hessian of F - I)."""
     used = np.flatnonzero(pair_w.any(axis=1))
     if not len(used):
         return rows
-    W, G = pair_w[used], pair_g[used]
+    W = pair_w[used]
+    G = (1 - stiffness) * W + stiffness * pair_g[used]
     bend = np.einsum("ij,ij->i", W, G)
     rows, a = rows.copy(), np.empty((len(used), len(rows)))
-    for i in range(len(used))[::-1]:
+    for i in reversed(range(len(used))):
         a[i] = rows @ W[i] / bend[i]
         rows -= np.outer(a[i], G[i])
     # A median: one step over a kink must not set the scale of all directions.
@@ -193,7 +259,7 @@ def _newton(pair_w, pair_g, rows):
 
 
 def _best_weights(gram, below):
-    """Minimise 1/2 l' gram l + below . l over the simplex, by an active set.
+    """Minimise 1/2 l' gram l + below . l over the simplex by an active set.
 
     Whatever the rounding, the weights returned are of the simplex.
     """
@@ -201,43 +267,36 @@ def _best_weights(gram, below):
     on[np.argmin(below + gram.diagonal() / 2)] = True
     weights = on.astype(float)
     for _ in range(10 * len(below)):
+        if on.sum() > 1 and _within(gram, below, weights, on):
+            continue
         slope = below + gram @ weights
-        gain = weights @ slope - slope
-        if on.sum() > 1:
-            put_off = _within(gram, slope, weights, on)
-            if put_off is None:
-                break
-            if put_off:
-                continue
-            slope = below + gram @ weights
-            gain = weights @ slope - slope
-        gain[on] = 0
-        new = gain.argmax()
-        if gain[new] <= 1e-9 * (weights @ (below + slope) / 2):
+        gain = np.where(on, 0.0, weights @ slope - slope)
+        if not gain.max() > 1e-9 * (weights @ (below + slope)):
             break
-        on[new] = True
+        on[gain.argmax()] = True
     return weights
 
 
-def _within(gram, slope, weights, on):
+def _within(gram, below, weights, on):
     """Move to the minimum over the weights that are on, as far as the simplex goes.
 
-    True if one of them ended at 0 and was put off, None if there is no such minimum.
+    True if one of them ended at 0 and was put off.
     """
     inside = np.flatnonzero(on)
+    slope = below[inside] + gram[inside] @ weights
     heaviest = weights[inside].argmax()
     base, others = inside[heaviest], np.delete(inside, heaviest)
     cross = gram[others, base]
     bend = gram[np.ix_(others, others)] - cross[:, None] - cross + gram[base, base]
     # Equal planes make it singular; so much is lost in its rounding.
     size = gram.diagonal()[others] + gram[base, base]
-    bend[np.diag_indices_from(bend)] += 1e-15 * size + 1e-300
+    bend[np.diag_indices_from(bend)] += ROUNDING * size + 1e-300
     try:
-        move = np.linalg.solve(bend, slope[base] - slope[others])
+        move = np.linalg.solve(bend, slope[heaviest] - np.delete(slope, heaviest))
     except np.linalg.LinAlgError:
-        return None
+        return False
     if not np.isfinite(move).all():
-        return None
+        return False
     move = np.insert(move, heaviest, -move.sum())
     old, falls = weights[inside], move < 0
     room = np.where(falls, old / np.where(falls, -move, 1), np.inf)

@@ -141,9 +141,10 @@ class _FedMTLSVM(BaseEstimator):
             )
         elif not gap <= algorithm.tol:
             warnings.warn(
-                f"{name} stopped after max_rounds={self.max_rounds} at a relative "
-                f"duality gap of {gap:.1e}, above tol={self.tol:.1e}. Scale the "
-                f"columns of X, or raise max_rounds.",
+                f"{name} stopped after {int(outcome.history['round'][-1])} rounds "
+                f"(max_rounds={self.max_rounds}) at a relative duality gap of "
+                f"{gap:.1e}, above tol={self.tol:.1e}. Scale the columns of X, or "
+                f"raise max_rounds.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

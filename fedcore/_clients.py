@@ -29,6 +29,10 @@ def client_ids(clients: Any, n_rows: int) -> np.ndarray:
         return np.zeros(n_rows, np.int8)
     if sparse.issparse(clients):
         raise ValueError("clients is a sparse matrix, expected one identifier a row")
+    if isinstance(clients, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(clients)
+        clients = clients.data.astype(object)
+        clients[masked] = None
     ids = np.asarray(clients) if not _holds_tuples(clients) else _objects(clients)
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
@@ -71,6 +75,8 @@ def _missing(ids: np.ndarray) -> np.ndarray:
 def _is_missing(value: Any) -> bool:
     if value is None:
         return True
+    if isinstance(value, tuple):
+        return any(map(_is_missing, value))
     equal = value == value  # for pandas.NA this is NA, which has no truth
     return not (isinstance(equal, bool | np.bool_) and equal)
 

@@ -21,10 +21,11 @@ def kernel_rows(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If the indices of a sparse X do not fit 32 bits.
+        If the indices of a sparse X do not fit 32 bits, or point outside of it.
     """
     if not sparse.issparse(X):
         return X
+    check_places(X)
     limit = np.iinfo(np.int32).max
     if max(X.nnz, X.shape[1]) > limit:
         raise ValueError(
@@ -39,6 +40,18 @@ def kernel_rows(X: Any) -> Any:
     if indices is X.indices and indptr is X.indptr:
         return X
     return sparse.csr_array((X.data, indices, indptr), shape=X.shape)
+
+
+def check_places(X: Any) -> None:
+    """Raise ValueError if a CSR X is corrupt: compiled loops trust its indices."""
+    if not sparse.issparse(X):
+        return
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(
+            f"X is no valid CSR matrix of shape {X.shape}: {error}"
+        ) from error
 
 
 def check_real(value: Any, name: str, *, infinite: bool = False, **limits: Any) -> None:

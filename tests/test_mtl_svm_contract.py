@@ -454,3 +454,41 @@ def test_verbose_prints_a_line_a_round(federations, estimator, capsys):
     assert len(lines) == model.n_rounds_
     assert lines[0].startswith("[fedcore] round 1, ")
     assert lines[-1].endswith(f"relative duality gap {model.dual_gap_:.2e}")
+
+
+@pytest.mark.parametrize("place", [77, -1])
+def test_a_corrupt_sparse_matrix_is_refused(place):
+    rng = np.random.default_rng(0)
+    X, y, clients = rng.normal(size=(40, 6)), np.arange(40) % 2, np.arange(40) // 10
+    model = FedMTLSVC(random_state=0).fit(sparse.csr_array(X), y, clients)
+    corrupt = sparse.csr_array(X)
+    corrupt.indices[3] = place
+    with pytest.raises(ValueError, match="X is no valid CSR matrix"):
+        model.fit(corrupt, y, clients)
+    with pytest.raises(ValueError, match="X is no valid CSR matrix"):
+        model.predict(corrupt, clients)
+
+
+@pytest.mark.parametrize("engine", ["x", LocalEngine])
+def test_a_bad_engine_is_refused_by_name(engine):
+    X, y = np.eye(4), np.arange(4) % 2
+    with pytest.raises(ValueError, match="engine == "):
+        FedMTLSVC(engine=engine).fit(X, y)
+
+
+def test_an_overflow_is_told_in_the_users_words():
+    X, y = np.eye(4), np.arange(4) % 2
+    with pytest.raises(ValueError, match=r"the fit overflowed.*scale the columns"):
+        FedMTLSVC(C1=1e200, aggregation="envelope").fit(1e200 * X, y)
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        [(i % 2, float("nan")) for i in range(4)],
+        np.ma.masked_equal([0, 1, 2, 1], 2),
+    ],
+)
+def test_clients_that_are_missing_inside_are_refused(clients):
+    with pytest.raises(ValueError, match="clients has no identifier in"):
+        FedMTLSVC().fit(np.eye(4), np.arange(4) % 2, clients)

@@ -15,8 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._clients import client_ids, cohort_of, find_clients, group_by_client
-from .._rows import ROWS, check_real, check_sample_weight, kernel_rows
+from .._rows import ROWS, check_places, check_real, check_sample_weight, kernel_rows
 from ..federation.local import LocalEngine
+from ..federation.message import MessageError
 from ..federation.run import run
 from .envelope import SMOOTHING_FROM
 from .protocol import MTLSVM
@@ -41,6 +42,13 @@ class _FedMTLSVM(BaseEstimator):
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         _check_choice("loss", self.loss, self._losses)
         _check_choice("aggregation", self.aggregation, AGGREGATIONS)
+        if self.engine is not None and (
+            isinstance(self.engine, type) or not hasattr(self.engine, "open")
+        ):
+            raise ValueError(
+                f"engine == {self.engine!r}, expected None or an engine such as "
+                f"LocalEngine()"
+            )
         _check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
         if not isinstance(self.local_epochs, str) or self.local_epochs != "auto":
             check_scalar(
@@ -83,14 +91,20 @@ class _FedMTLSVM(BaseEstimator):
         cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
         engine = LocalEngine() if self.engine is None else self.engine
         algorithm = self._algorithm(engine, n, d, cohort.n_clients)
-        outcome = run(
-            algorithm,
-            engine,
-            cohort,
-            seed=_seed(self.random_state),
-            n_jobs=self.n_jobs,
-            on_round=_print_round if self.verbose else None,
-        )
+        try:
+            outcome = run(
+                algorithm,
+                engine,
+                cohort,
+                seed=_seed(self.random_state),
+                n_jobs=self.n_jobs,
+                on_round=_print_round if self.verbose else None,
+            )
+        except MessageError as error:
+            raise ValueError(
+                f"the fit overflowed ({error}): scale the columns of X, or bring C1, "
+                f"C2 and intercept_scaling nearer to 1"
+            ) from error
         w, gap, primal = algorithm.result(outcome.state)
         self._warn_unless_converged(algorithm, outcome, float(gap.max()))
 
@@ -153,6 +167,7 @@ class _FedMTLSVM(BaseEstimator):
         """Score (n, C) of each row by the model of its client."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **ROWS)
+        check_places(X)
         return scores(self, X, self._owners(clients, X.shape[0]))
 
     def _owners(self, clients, n):

@@ -1,4 +1,4 @@
-# demo test ctest bench bench-quick lint clean; each makes the .venv that it needs.
+# demo test ctest bench bench-quick bench-compare lint clean; each makes the .venv that it needs.
 # Prerequisites: gcc make python3 with venv and headers.
 
 VENV = .venv
@@ -18,7 +18,7 @@ DOORS = $(wildcard fedcore/_kernels/*.pyx fedcore/_kernels/*.pxd)
 KERNELS = $(basename $(notdir $(wildcard fedcore/_kernels/*.pyx)))
 TYPED = $(wildcard fedcore/federation fedcore/*/protocol.py)
 
-.PHONY: demo test ctest ctest-c ctest-python bench bench-quick lint clean
+.PHONY: demo test ctest ctest-c ctest-python bench bench-quick bench-compare lint clean
 .DELETE_ON_ERROR:
 .SECONDARY: # keep objects
 
@@ -34,6 +34,11 @@ bench: $(VENV)/.built
 
 bench-quick: $(VENV)/.built
 	$(BIN)/python -m pytest bench --benchmark-min-rounds=1 --benchmark-max-time=0.1 $(ARGS)
+
+# The rivals side by side, ratios with their spread; a few minutes on an idle machine.
+bench-compare: $(VENV)/.built
+	$(BIN)/python bench/compare_mtl_svm.py $(ARGS)
+	$(BIN)/python bench/rounds_mtl_svm.py
 
 # --- environment and build ---
 

@@ -183,9 +183,10 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     )
     if state["done"]:
         return state
-    if state["rough"] and (state["promised"] & measured & (relative > svm.tol)).any():
+    if state["rough"]:  # s was renewed from the exact rows, and w is their sum
         state["w"] = np.where(measured[:, None], reply["s"].T, state["w"])
-        state["rough"] = False
+        broken = state["promised"] & measured & (relative > svm.tol)
+        state["rough"] = not broken.any()
     return _next_round(state, key)
 
 

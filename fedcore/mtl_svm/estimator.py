@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -117,7 +118,6 @@ class _FedMTLSVM(BaseEstimator):
         self.history_ = outcome.history
         self.dual_gap_ = float(gap.max())
         self.objective_ = float(primal.sum())
-        self._one_unnamed_client = clients is None
         return self
 
     def _set_models(self, w, v, by_name, bias):
@@ -474,8 +474,6 @@ default="auto"
 
         Scorers made by scikit-learn never pass `clients` on; this method does.
         """
-        from sklearn.metrics import accuracy_score
-
         return accuracy_score(y, self.predict(X, clients), sample_weight=sample_weight)
 
 
@@ -617,6 +615,4 @@ handle_unknown, engine, n_jobs, random_state, verbose
 
         Scorers made by scikit-learn never pass `clients` on; this method does.
         """
-        from sklearn.metrics import r2_score
-
         return r2_score(y, self.predict(X, clients), sample_weight=sample_weight)

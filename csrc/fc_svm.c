@@ -153,8 +153,8 @@ static inline double row_step(const fc_svm_problem *problem, const fc_row *row,
     return next < -U ? -U : next > U ? U : next;
 }
 
-/* b and s as the coordinator's step left them. */
-static void take_step(const fc_visit *v, double step)
+/* b, and s, as the coordinator's step left them. */
+static void take_step_in_b(const fc_visit *v, double step)
 {
     if (step == 1)
         return;
@@ -164,6 +164,12 @@ static void take_step(const fc_visit *v, double step)
             v->rest[i] = 0;
         v->b[i] = v->b_before[i] + step * change;
     }
+}
+
+static void take_step_in_s(const fc_visit *v, double step)
+{
+    if (step == 1)
+        return;
     for (fc_idx j = 0; j < v->width; j++)
         v->s[j] = v->s_before[j] + step * (v->s[j] - v->s_before[j]);
 }
@@ -275,11 +281,24 @@ static void take_change(const fc_visit *v, const double *restrict w, double q,
     }
 }
 
+/* Products for the line search, of s before a visit and its change ds. */
+typedef struct {
+    double with, square; /* s . ds and |ds|^2 */
+} fc_products;
+
+static fc_products products_of(const fc_visit *v)
+{
+    double out[2] = {0, 0};
+    if (v->inv_C2 > 0)
+        change_products(v->width, v->s_before, v->s, out);
+    return (fc_products){out[0], out[1]};
+}
+
 /* The client's two scalars for the line search. */
 static void add_change_figures(const fc_svm_problem *problem, const fc_visit *v,
-                               double *figures)
+                               fc_products products, double *figures)
 {
-    double linear = 0, quadratic = 0, products[2] = {0, 0};
+    double linear = 0, quadratic = 0;
     for (fc_idx i = 0; i < v->n; i++) {
         double before = v->b_before[i], change = v->b[i] - before;
         if (change == 0)
@@ -290,10 +309,8 @@ static void add_change_figures(const fc_svm_problem *problem, const fc_visit *v,
             linear -= problem->epsilon * (fabs(v->b[i]) - fabs(before));
         quadratic += row.diagonal * change * change;
     }
-    if (v->inv_C2 > 0)
-        change_products(v->width, v->s_before, v->s, products);
-    figures[FC_SVM_LINEAR] += linear - v->inv_C2 * products[0];
-    figures[FC_SVM_QUADRATIC] += quadratic + v->inv_C2 * products[1];
+    figures[FC_SVM_LINEAR] += linear - v->inv_C2 * products.with;
+    figures[FC_SVM_QUADRATIC] += quadratic + v->inv_C2 * products.square;
 }
 
 /* Whether most of a client's columns appear in one or two of its rows. */
@@ -457,3 +474,5 @@ typedef struct {
 #include "fc_svm.inc"
 #undef REAL
 #undef F
+
+#include "fc_svm_lone.inc"

@@ -83,12 +83,25 @@ enum {
 
 enum { FC_SVM_WINDOW = 10 }; /* passes from which fc_svm_solve extrapolates */
 
+/* CSR rows in another order: each row's lone entries first, those in columns that no
+ * other row of the client has; the others name their column by its place in the
+ * client's list of repeated ones, which ends with the constant column if there is a
+ * bias. */
+typedef struct {
+    const fc_idx *split;   /* (n) end of the row's lone entries; it ends as in CSR */
+    const fc_idx *place;   /* (nnz) column, or place in the list */
+    const float *data;     /* (nnz) */
+    const double *sqnorm;  /* (n) squares of the lone entries */
+    const fc_idx *columns; /* the clients' lists, one after another */
+    const int64_t *starts; /* (n_clients + 1) where each begins */
+} fc_svm_lone;
+
 /* Doubles and indices of work space that the largest client needs. */
 typedef struct {
     double *u;     /* (longest local vector) */
     fc_idx *order; /* (largest number of rows) */
     double *past;  /* (FC_SVM_WINDOW + 1, largest number of rows), fc_svm_solve only */
-    double *ds;    /* (longest local vector), fc_svm_solve only */
+    double *ds;    /* (longest local vector), not for fc_svm_update */
     double
         *interior; /* fc_svm_interior_work(rows, longest) of them, fc_svm_solve only */
 } fc_svm_work;
@@ -122,6 +135,23 @@ void fc_svm_update_f32(const fc_svm_rows *X, const fc_svm_problem *problem,
                        const fc_svm_work *work, const fc_idx *active, fc_idx n_active,
                        const double *step, double *w, double *dw, bool packed,
                        double *figures);
+
+/* Fill what fc_svm_lone borrows; columns has room for starts[n_clients] of X. repeated
+ * (longest local vector) is work space. Returns the length of all lists. */
+int64_t fc_svm_set_lone_apart_f64(const fc_svm_rows *X, bool has_bias, fc_idx *repeated,
+                                  fc_idx *split, fc_idx *place, float *data,
+                                  double *sqnorm, fc_idx *columns, int64_t *starts);
+int64_t fc_svm_set_lone_apart_f32(const fc_svm_rows *X, bool has_bias, fc_idx *repeated,
+                                  fc_idx *split, fc_idx *place, float *data,
+                                  double *sqnorm, fc_idx *columns, int64_t *starts);
+
+/* fc_svm_update with call->hand_on over rows with their lone entries apart. s is left
+ * as it was, for it follows from b: fc_svm_solve must renew it. */
+void fc_svm_update_lone(const fc_svm_rows *X, const fc_svm_lone *lone,
+                        const fc_svm_problem *problem, const fc_svm_call *call,
+                        fc_svm_state *state, const fc_svm_work *work,
+                        const fc_idx *active, fc_idx n_active, const double *step,
+                        double *w, double *figures);
 
 /* Envelope: solve each active client's own dual at a fixed w to an absolute gap.
  *

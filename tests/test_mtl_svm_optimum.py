@@ -521,6 +521,23 @@ def test_float32_rows_give_nearly_the_model_of_float64(loss, aggregation, form):
         assert_allclose(mine, near, rtol=0, atol=1e-5 * size)
 
 
+@pytest.mark.parametrize("density", [0.02, 0.3])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_rough_passes_end_in_a_model_that_is_whole(density, n_classes):
+    """At a loose tol passes read float32 rows: so far, w is still sum_k C2 v_k."""
+    rng = np.random.default_rng(3)
+    X = sparse.random_array((400, 300), density=density, rng=rng, format="csr")
+    y, clients = rng.integers(n_classes, size=400), np.repeat(np.arange(10), 40)
+    kind = {"aggregation": "sequential", "fit_intercept": False, "random_state": 0}
+    model = FedMTLSVC(3.0, 2.0, tol=1e-2, **kind).fit(X, y, clients)
+    C = len(model.coef_)
+    v = model.client_coef_.toarray().reshape(10, C, 300)
+    assert_allclose(model.coef_, 2.0 * v.sum(axis=0), rtol=1e-5, atol=1e-6)
+    exact = FedMTLSVC(3.0, 2.0, tol=1e-6, **kind).fit(X, y, clients)
+    assert exact.objective_ <= model.objective_ <= exact.objective_ / (1 - 1.01e-2)
+    assert model.dual_gap_ <= 1e-2
+
+
 def states_of_a_fit(monkeypatch, model, rows):
     """Every state that the coordinator went through."""
     states, combine = [], MTLSVM.combine

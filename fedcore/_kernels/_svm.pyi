@@ -40,6 +40,15 @@ class SVMCohort:
         violation: NDArray[np.float64],
     ) -> None: ...
     def set_mirror(self, data: NDArray[np.float32]) -> None: ...
+    def set_lone_apart(
+        self,
+        split: NDArray[np.int32],
+        place: NDArray[np.int32],
+        data: NDArray[np.float32],
+        sqnorm: NDArray[np.float64],
+        columns: NDArray[np.int32],
+        starts: NDArray[np.int64],
+    ) -> int: ...
     def update(
         self,
         active: NDArray[np.int32],

@@ -49,6 +49,14 @@ cdef extern from "fc_svm.h" nogil:
         uint32_t exchange
         uint32_t first_client
 
+    ctypedef struct fc_svm_lone:
+        const int32_t *split
+        const int32_t *place
+        const float *data
+        const double *sqnorm
+        const int32_t *columns
+        const int64_t *starts
+
     ctypedef struct fc_svm_work:
         double *u
         int32_t *order
@@ -71,6 +79,16 @@ cdef extern from "fc_svm.h" nogil:
                            const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
                            const int32_t *, int32_t, const double *, double *,
                            double *, bint, double *)
+    int64_t fc_svm_set_lone_apart_f64(const fc_svm_rows *, bint, int32_t *, int32_t *,
+                                      int32_t *, float *, double *, int32_t *,
+                                      int64_t *)
+    int64_t fc_svm_set_lone_apart_f32(const fc_svm_rows *, bint, int32_t *, int32_t *,
+                                      int32_t *, float *, double *, int32_t *,
+                                      int64_t *)
+    void fc_svm_update_lone(const fc_svm_rows *, const fc_svm_lone *,
+                            const fc_svm_problem *, const fc_svm_call *,
+                            fc_svm_state *, const fc_svm_work *, const int32_t *,
+                            int32_t, const double *, double *, double *)
     void fc_svm_solve_f64(const fc_svm_rows *, const fc_svm_problem *,
                           const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
                           const int32_t *, int32_t, const double *, const double *,
@@ -115,14 +133,16 @@ cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
     Arrays are borrowed and kept alive; `state` arrays change in place. `set_mirror`
-    adds a float32 copy of float64 rows, which `update` reads when told to.
+    adds a float32 copy of float64 rows, `set_lone_apart` one of sparse rows in an order
+    of its own, which `update` reads when told to.
     """
 
     cdef fc_svm_rows rows
     cdef fc_svm_rows mirror_rows
+    cdef fc_svm_lone lone
     cdef fc_svm_problem problem
     cdef fc_svm_state state
-    cdef object arrays, mirror
+    cdef object arrays, mirror, lone_arrays
     cdef bint single
     cdef int64_t longest_vector, most_rows, n_vectors
 
@@ -217,7 +237,7 @@ cdef class SVMCohort:
         self.state.violation = &violation[0, 0] if n_clients else NULL
         self.mirror_rows = self.rows
         self.mirror_rows.data = NULL
-        self.mirror = None
+        self.mirror = self.lone_arrays = None
         self.arrays = (offsets, starts, columns, indptr, indices, data, code, target,
                        weight, class_weight, absent, sqnorm, b, s, b_before, s_before,
                        rest, violation)
@@ -245,6 +265,42 @@ cdef class SVMCohort:
             self.mirror_rows.data = &data[0]
         self.mirror = data
 
+    def set_lone_apart(self, int32_t[::1] split, int32_t[::1] place, float[::1] data,
+                       double[::1] sqnorm, int32_t[::1] columns,
+                       int64_t[::1] starts):
+        """Fill the arrays, keep them, and return the length of `columns` in use."""
+        cdef int64_t n = self.rows.offsets[self.rows.n_clients], used
+        cdef bint has_bias = self.problem.bias != 0
+        if not (self.rows.indptr != NULL and split.shape[0] == sqnorm.shape[0] == n
+                and place.shape[0] == data.shape[0] == self.rows.indptr[n]
+                and columns.shape[0] == self.n_vectors
+                and starts.shape[0] == self.rows.n_clients + 1):
+            raise ValueError("SVMCohort: array lengths disagree")
+        if not place.shape[0]:
+            raise ValueError("SVMCohort: no entries to set apart")
+        cdef size_t length = <size_t>self.longest_vector
+        cdef int32_t *repeated = <int32_t *>malloc(length * sizeof(int32_t) + 1)
+        if repeated == NULL:
+            raise MemoryError
+        with nogil:
+            if self.single:
+                used = fc_svm_set_lone_apart_f32(
+                    &self.rows, has_bias, repeated, &split[0], &place[0], &data[0],
+                    &sqnorm[0], &columns[0], &starts[0])
+            else:
+                used = fc_svm_set_lone_apart_f64(
+                    &self.rows, has_bias, repeated, &split[0], &place[0], &data[0],
+                    &sqnorm[0], &columns[0], &starts[0])
+        free(repeated)
+        self.lone.split = &split[0]
+        self.lone.place = &place[0]
+        self.lone.data = &data[0]
+        self.lone.sqnorm = &sqnorm[0]
+        self.lone.columns = &columns[0]
+        self.lone.starts = &starts[0]
+        self.lone_arrays = split, place, data, sqnorm, columns, starts
+        return used
+
     cdef int check(self, const int32_t[::1] active, const double[:, ::1] step,
                    const double[:, ::1] w, double[::1] total, bint packed,
                    const double[:, ::1] inv_C2, const uint8_t[::1] working,
@@ -269,7 +325,7 @@ cdef class SVMCohort:
             raise ValueError("SVMCohort: array lengths disagree")
         return 0
 
-    cdef fc_svm_work allocate(self, bint solving) except *:
+    cdef fc_svm_work allocate(self, bint solving, bint apart) except *:
         cdef fc_svm_work work
         cdef size_t n = <size_t>self.most_rows
         cdef size_t length = <size_t>self.longest_vector
@@ -278,12 +334,15 @@ cdef class SVMCohort:
         cdef size_t size = fc_svm_interior_work(
             <int32_t>self.most_rows, <int32_t>self.longest_vector)
         work.past = work.ds = work.interior = NULL
+        if solving or apart:
+            work.ds = <double *>malloc(length * sizeof(double) + 1)
         if solving:
             work.past = <double *>malloc((FC_SVM_WINDOW + 1) * n * sizeof(double) + 1)
-            work.ds = <double *>malloc(length * sizeof(double) + 1)
             work.interior = <double *>malloc(size * sizeof(double) + 1)
         cdef bint lacks = work.u == NULL or work.order == NULL
-        if solving and (work.past == NULL or work.ds == NULL or work.interior == NULL):
+        if (solving or apart) and work.ds == NULL:
+            lacks = True
+        if solving and (work.past == NULL or work.interior == NULL):
             lacks = True
         if lacks:
             release(work)
@@ -308,7 +367,10 @@ cdef class SVMCohort:
             raise ValueError("SVMCohort: array lengths disagree")
         if self.state.b_before == NULL and self.state.b != NULL:
             raise ValueError("SVMCohort: update needs b_before and s_before")
-        if rough and self.mirror is None:
+        cdef bint apart = rough and self.lone_arrays is not None
+        if apart and not hand_on:
+            raise ValueError("SVMCohort: with lone entries apart w must be handed on")
+        if rough and not apart and self.mirror is None:
             raise ValueError("SVMCohort: there is no mirror of the rows")
         if n_active == 0:
             return
@@ -322,12 +384,16 @@ cdef class SVMCohort:
         call.seed = seed
         call.exchange = exchange
         call.first_client = first_client
-        work = self.allocate(False)
+        work = self.allocate(False, apart)
         cdef const double *step_p = &step[0, 0] if step is not None else NULL
         cdef double *w_p = &w[0, 0] if w.shape[1] else NULL
         cdef double *dw_p = &dw[0] if dw.shape[0] else NULL
         with nogil:
-            if rough:
+            if apart:
+                fc_svm_update_lone(&self.rows, &self.lone, &self.problem, &call,
+                                   &self.state, &work, &active[0], n_active, step_p,
+                                   w_p, &figures[0, 0])
+            elif rough:
                 fc_svm_update_f32(&self.mirror_rows, &self.problem, &call, &self.state,
                                   &work, &active[0], n_active, step_p, w_p, dw_p,
                                   packed, &figures[0, 0])
@@ -368,7 +434,7 @@ cdef class SVMCohort:
         call.seed = seed
         call.exchange = exchange
         call.first_client = first_client
-        work = self.allocate(True)
+        work = self.allocate(True, False)
         cdef const double *step_p = &step[0, 0] if step is not None else NULL
         cdef const double *w_p = &w[0, 0] if w.shape[1] else NULL
         cdef double *sum_p = &s_sum[0] if s_sum.shape[0] else NULL

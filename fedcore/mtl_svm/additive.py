@@ -43,6 +43,7 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "seen_before": np.zeros(C),
         "trust": np.ones(C),  # the measured gap over the one seen, when last measured
         "rough": svm.mirrors,  # passes may read float32 copies of the rows
+        "stale": np.zeros(C, bool),  # s lags behind b after rough passes
         "look_at": 16,  # measure then at the latest, whatever was seen
         "judged": False,  # the gap is that of the round that just ended
         "coupling": np.full(C, float(K) if svm.aggregation == "safe" else 1.0),
@@ -67,7 +68,7 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
     message = {"w": state["w"], "measure": bool(state["measuring"].any())}
     if message["measure"]:
         message |= {"working": state["measuring"], "tol": np.full(C, -np.inf)}
-        message["renew"] = state["rough"]
+        message["renew"] = bool(state["stale"].any())
         reply = _reply_kinds("s", length, C, state["sparse"])
         each = {"step": state["step"]}
         return Request(all=message, each=each, reply=reply, everyone=True)
@@ -144,6 +145,8 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
     state["step"][who] = steps
     state["seen"] = state["seen"] + reply["figures"][:, 2]
     state["judged"] = False
+    if state["rough"]:
+        state["stale"] = state["working"] > 0
     state["passes"] += state["n_passes"] * np.count_nonzero(who) / len(who)
     return state
 
@@ -183,10 +186,16 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     )
     if state["done"]:
         return state
-    if state["rough"]:  # s was renewed from the exact rows, and w is their sum
-        state["w"] = np.where(measured[:, None], reply["s"].T, state["w"])
-        broken = state["promised"] & measured & (relative > svm.tol)
-        state["rough"] = not broken.any()
+    renewed = measured & state["stale"]  # from the exact rows, and w is the sum of s
+    state["w"] = np.where(renewed[:, None], reply["s"].T, state["w"])
+    state["stale"] = state["stale"] & ~measured & (state["working"] > 0)
+    if state["rough"] and (state["promised"] & measured & (relative > svm.tol)).any():
+        state["rough"] = False
+        state["promised"] = np.zeros_like(state["promised"])
+    if not state["rough"] and state["stale"].any():
+        # Exact passes go on from s: it must be renewed in the other classes too.
+        state["measuring"] = state["stale"].astype(np.uint8)
+        return state
     return _next_round(state, key)
 
 

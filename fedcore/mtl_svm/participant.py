@@ -40,7 +40,7 @@ class Clients:
     kept: np.ndarray | None  # s of the best round, under "envelope"
     absent: np.ndarray | None
     inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
-    mirrored: bool  # there is a float32 copy of the rows
+    mirrored: bool  # there is a float32 copy of the rows for rough passes
 
     def widths(self, active: np.ndarray) -> np.ndarray:
         """Count the entries of the active clients' local vectors."""
@@ -97,9 +97,11 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         rest=np.zeros(C * n, np.uint8),
         violation=np.full((K, C), np.inf),
     )
-    mirrored = svm.mirrors and data.dtype == np.float64
-    if mirrored and sqnorm.max(initial=0) < MIRROR_LIMIT:
-        # Passes are bound by memory: half the bytes, and the certificate stays exact.
+    mirrored = svm.mirrors and sqnorm.max(initial=0) < MIRROR_LIMIT
+    # Passes are bound by memory: half the bytes, and the certificate stays exact.
+    if mirrored and svm.aggregation == "sequential" and _comes_once(columns, indices):
+        _set_lone_apart(kernel, n, len(indices), len(columns), K)
+    elif mirrored and data.dtype == np.float64:
         kernel.set_mirror(data.astype(np.float32))
     else:
         mirrored = False
@@ -108,6 +110,20 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     kept = _zeros(len(s)) if envelope else None
     return Clients(
         kernel, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+    )
+
+
+def _comes_once(columns: np.ndarray | None, indices: np.ndarray | None) -> bool:
+    """Whether at least half of the entries are alone in their column at the client."""
+    # Others share one: len(columns) <= lone + (len(indices) - lone) / 2.
+    return columns is not None and 4 * len(columns) >= 3 * len(indices) > 0
+
+
+def _set_lone_apart(kernel: SVMCohort, n: int, n_entries: int, n_columns, K) -> None:
+    kernel.set_lone_apart(
+        *(np.empty(n, np.int32), np.empty(n_entries, np.int32)),
+        *(np.empty(n_entries, np.float32), np.empty(n)),
+        *(np.empty(n_columns, np.int32), np.empty(K + 1, np.int64)),
     )
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -539,6 +539,65 @@ def test_rough_passes_read_the_mirror_and_renewal_the_rows(case):
     assert_feasible(case, kernel)
 
 
+def set_lone_apart(kernel, case):
+    n, n_entries = len(case.X), np.count_nonzero(case.X)
+    return kernel.cohort.set_lone_apart(
+        *(np.empty(n, np.int32), np.empty(n_entries, np.int32)),
+        *(np.empty(n_entries, np.float32), np.empty(n)),
+        *(
+            np.empty(kernel.starts[-1], np.int32),
+            np.empty(len(kernel.starts), np.int64),
+        ),
+    )
+
+
+def count_repeated(case):
+    """Columns with two entries and more, and the constant one, over all clients."""
+    clients = np.split(case.X, case.offsets[1:-1])
+    return sum(
+        np.count_nonzero(np.count_nonzero(X, axis=0) > 1) + (case.bias != 0)
+        for X in clients
+    )
+
+
+@settings(deadline=None)
+@given(cases(is_sparse=True, dtype=np.float32), st.data())
+def test_passes_with_lone_entries_apart_match_the_reference(case, data):
+    assume(case.X.any())
+    if data.draw(st.booleans()):
+        case.X = case.X.astype(np.float64)  # numbers that float32 holds
+    kernel, oracle = Kernel(case), reference(case)
+    assert set_lone_apart(kernel, case) == count_repeated(case)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    C, K = case.n_classes, len(case.offsets) - 1
+    w = rng.normal(size=(C, kernel.length))
+    inv_C2 = np.stack([rng.choice([0.0, 0.1, 1.0, 5.0], C), np.zeros(C)])
+    for exchange in range(data.draw(st.integers(1, 4))):
+        active = np.array(data.draw(st.permutations(range(K))), np.int32)
+        step = None if exchange == 0 else rng.choice([0.0, 0.3, 1.0], (len(active), C))
+        call = call_of(
+            case,
+            inv_C2=inv_C2,
+            working=(rng.random(C) < 0.8).astype(np.uint8),
+            coupling=rng.choice([1.0, 2.5], C),
+            passes=data.draw(st.integers(0, 3)),
+            hand_on=True,
+            exchange=exchange,
+        )
+        w_ours, w_theirs = w.copy(), w.copy()
+        _, figures = kernel.update(active, step, w_ours, rough=True, **call)
+        _, expected = oracle.update(active, step, w_theirs, **call)
+        assert_allclose(w_ours, w_theirs, rtol=1e-9, atol=1e-9)
+        assert_allclose(figures, expected, rtol=1e-9, atol=1e-9)
+        w = w_theirs
+    extra = {"tol": np.full(C, -np.inf), "true_inv_C2": np.ones((2, C)), "passes": 0}
+    kernel.solve(everybody(case), None, w, renew=True, **call_of(case), **extra)
+    tasks = [task for client in oracle.tasks for task in client]
+    for (b, s), task in zip(kernel.state(), tasks, strict=True):
+        assert_allclose(b, task.b, rtol=1e-9, atol=1e-9)
+        assert_allclose(s, task.s, rtol=1e-9, atol=1e-9)
+
+
 # --- edges ---
 
 
@@ -638,6 +697,13 @@ def test_half_given_arguments_are_refused():
     with pytest.raises(ValueError, match="no mirror of the rows"):
         extra |= {"rough": True}
         kernel.update(everybody(FULL), None, np.zeros((3, 5)), **call_of(FULL), **extra)
+    set_lone_apart(kernel, FULL)
+    with pytest.raises(ValueError, match="w must be handed on"):
+        kernel.update(everybody(FULL), None, np.zeros((3, 5)), **call_of(FULL), **extra)
+    with pytest.raises(ValueError, match="array lengths disagree"):
+        set_lone_apart(
+            Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": False})), FULL
+        )
     with pytest.raises(ValueError, match="mirror has the wrong length"):
         kernel.cohort.set_mirror(np.zeros(len(kernel.positional[5]) + 1, np.float32))
 

@@ -109,9 +109,10 @@ typedef struct {
 /* Doubles of fc_svm_work.interior for so many rows and so long a local vector. */
 size_t fc_svm_interior_work(fc_idx rows, fc_idx length);
 
-/* |x_i|^2 of every row, constant column included: out (n). */
-void fc_svm_sqnorms_f64(const fc_svm_rows *X, double bias, double *out);
-void fc_svm_sqnorms_f32(const fc_svm_rows *X, double bias, double *out);
+/* |x_i|^2 of every row, constant column included: out (n); and a float copy of the data
+ * in mirror, unless that is NULL. */
+void fc_svm_sqnorms_f64(const fc_svm_rows *X, double bias, double *out, float *mirror);
+void fc_svm_sqnorms_f32(const fc_svm_rows *X, double bias, double *out, float *mirror);
 
 /* Run call->passes passes at each active client.
  *

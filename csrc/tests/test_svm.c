@@ -101,9 +101,9 @@ static void set_up(clients *f, fc_svm_loss loss, bool sparse, bool single)
                             .interior = f->interior};
     CHECK(fc_svm_interior_work(ROWS, WIDTH) * sizeof(double) <= sizeof f->interior);
     if (single)
-        fc_svm_sqnorms_f32(&f->X, f->problem.bias, f->sqnorm);
+        fc_svm_sqnorms_f32(&f->X, f->problem.bias, f->sqnorm, NULL);
     else
-        fc_svm_sqnorms_f64(&f->X, f->problem.bias, f->sqnorm);
+        fc_svm_sqnorms_f64(&f->X, f->problem.bias, f->sqnorm, NULL);
 }
 
 static const double ONE = 1, HALF = 0.5, MEASURE = -INFINITY;

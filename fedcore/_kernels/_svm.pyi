@@ -38,8 +38,8 @@ class SVMCohort:
         s_before: NDArray[np.float64] | None,
         rest: NDArray[np.uint8],
         violation: NDArray[np.float64],
+        mirror: NDArray[np.float32] | None = None,
     ) -> None: ...
-    def set_mirror(self, data: NDArray[np.float32]) -> None: ...
     def set_lone_apart(
         self,
         split: NDArray[np.int32],

@@ -69,8 +69,8 @@ cdef extern from "fc_svm.h" nogil:
     int FC_SVM_WINDOW
 
     size_t fc_svm_interior_work(int32_t, int32_t)
-    void fc_svm_sqnorms_f64(const fc_svm_rows *, double, double *)
-    void fc_svm_sqnorms_f32(const fc_svm_rows *, double, double *)
+    void fc_svm_sqnorms_f64(const fc_svm_rows *, double, double *, float *)
+    void fc_svm_sqnorms_f32(const fc_svm_rows *, double, double *, float *)
     void fc_svm_update_f64(const fc_svm_rows *, const fc_svm_problem *,
                            const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
                            const int32_t *, int32_t, const double *, double *,
@@ -132,9 +132,9 @@ cdef void release(fc_svm_work work) noexcept:
 cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
-    Arrays are borrowed and kept alive; `state` arrays change in place. `set_mirror`
-    adds a float32 copy of float64 rows, `set_lone_apart` one of sparse rows in an order
-    of its own, which `update` reads when told to.
+    Arrays are borrowed and kept alive; `state` arrays change in place, sqnorm is filled.
+    `update` reads float32 copies of the rows when told to: `mirror`, filled from float64
+    rows, or those of sparse rows in an order of its own that `set_lone_apart` fills.
     """
 
     cdef fc_svm_rows rows
@@ -154,7 +154,8 @@ cdef class SVMCohort:
                  const double[::1] weight, const double[:, ::1] class_weight,
                  const uint8_t[:, ::1] absent, double[::1] sqnorm,
                  double[::1] b, double[::1] s, double[::1] b_before,
-                 double[::1] s_before, uint8_t[::1] rest, double[:, ::1] violation):
+                 double[::1] s_before, uint8_t[::1] rest, double[:, ::1] violation,
+                 float[::1] mirror=None):
         cdef int64_t k, n_clients = offsets.shape[0] - 1
         cdef int64_t n, size
         cdef const float[::1] data32
@@ -202,6 +203,8 @@ cdef class SVMCohort:
             size = data64.shape[0]
             if size:
                 self.rows.data = &data64[0]
+        if mirror is not None and (self.single or mirror.shape[0] != size):
+            raise ValueError("SVMCohort: mirror has the wrong length or rows are float32")
         if size != (n * n_columns if indptr is None else indices.shape[0]):
             raise ValueError("SVMCohort: data has the wrong length")
 
@@ -236,8 +239,12 @@ cdef class SVMCohort:
         self.state.rest = &rest[0] if rest.shape[0] else NULL
         self.state.violation = &violation[0, 0] if n_clients else NULL
         self.mirror_rows = self.rows
-        self.mirror_rows.data = NULL
-        self.mirror = self.lone_arrays = None
+        cdef float *mirror_p = NULL
+        if mirror is not None and size:
+            mirror_p = &mirror[0]
+        self.mirror_rows.data = mirror_p
+        self.mirror = mirror
+        self.lone_arrays = None
         self.arrays = (offsets, starts, columns, indptr, indices, data, code, target,
                        weight, class_weight, absent, sqnorm, b, s, b_before, s_before,
                        rest, violation)
@@ -249,21 +256,9 @@ cdef class SVMCohort:
         if n:
             with nogil:
                 if self.single:
-                    fc_svm_sqnorms_f32(&self.rows, bias, &sqnorm[0])
+                    fc_svm_sqnorms_f32(&self.rows, bias, &sqnorm[0], NULL)
                 else:
-                    fc_svm_sqnorms_f64(&self.rows, bias, &sqnorm[0])
-
-    def set_mirror(self, const float[::1] data):
-        """Set a float32 copy of the rows."""
-        cdef int64_t n = self.rows.offsets[self.rows.n_clients]
-        cdef int64_t size = n * self.rows.n_columns
-        if self.rows.indptr != NULL:
-            size = self.rows.indptr[n]
-        if self.single or data.shape[0] != size:
-            raise ValueError("SVMCohort: the mirror has the wrong length")
-        if size:
-            self.mirror_rows.data = &data[0]
-        self.mirror = data
+                    fc_svm_sqnorms_f64(&self.rows, bias, &sqnorm[0], mirror_p)
 
     def set_lone_apart(self, int32_t[::1] split, int32_t[::1] place, float[::1] data,
                        double[::1] sqnorm, int32_t[::1] columns,

@@ -20,6 +20,7 @@ LOSSES = (
     "squared_epsilon_insensitive",
 )  # in the order of fc_svm_loss
 MIRROR_LIMIT = 1e60  # of |x|^2, above which float32 might not hold a row
+COUNTED_ROWS = 1000  # a count of entries need not be exact
 SOLVE_PASSES = 2000  # at most, for one client at one w: a call must end soon
 
 
@@ -75,6 +76,12 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         code = _recode(cohort, agreement["classes"])
         if C > 1:
             absent = _absent(code, cohort, C)
+    # Passes are bound by memory: half the bytes, and the certificate stays exact.
+    has_lone = svm.mirrors and svm.aggregation == "sequential"
+    has_lone = has_lone and _comes_once(columns, indices)
+    mirror = None
+    if svm.mirrors and not has_lone and data.dtype == np.float64:
+        mirror = np.empty(len(data), np.float32)
     envelope = svm.aggregation == "envelope"
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
     kernel = SVMCohort(
@@ -96,15 +103,12 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         s_before=None if envelope else np.empty(len(s)),
         rest=np.zeros(C * n, np.uint8),
         violation=np.full((K, C), np.inf),
+        mirror=mirror,
     )
-    mirrored = svm.mirrors and sqnorm.max(initial=0) < MIRROR_LIMIT
-    # Passes are bound by memory: half the bytes, and the certificate stays exact.
-    if mirrored and svm.aggregation == "sequential" and _comes_once(columns, indices):
+    if has_lone:
         _set_lone_apart(kernel, n, len(indices), len(columns), K)
-    elif mirrored and data.dtype == np.float64:
-        kernel.set_mirror(data.astype(np.float32))
-    else:
-        mirrored = False
+    mirrored = has_lone or mirror is not None
+    mirrored = mirrored and sqnorm.max(initial=0) < MIRROR_LIMIT
     inv_C2 = np.zeros((2, C))
     inv_C2[0] = 1 / svm.C2
     kept = _zeros(len(s)) if envelope else None
@@ -154,6 +158,20 @@ def presence(code: np.ndarray, cohort: Cohort, n_classes: int) -> np.ndarray:
         owner, code = owner[counts], code[counts]
     cells = np.bincount(owner * n_classes + code, minlength=K * n_classes)
     return cells.reshape(K, n_classes) > 0
+
+
+def count_entries(X: Any) -> int:
+    """Count entries that are not zero, from about a thousand rows if there are more.
+
+    It decides how to go about the rows, and must say the same of both their forms.
+    """
+    n = X.shape[0]
+    step = max(1, n // COUNTED_ROWS)
+    if sparse.issparse(X):
+        counted = np.diff(X.indptr)[::step].sum()
+    else:
+        counted = np.count_nonzero(X[::step])
+    return int(counted * n // max(1, len(range(0, n, step))))
 
 
 def improve(

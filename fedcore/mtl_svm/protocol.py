@@ -180,7 +180,7 @@ class MTLSVM:
         hello = {
             "n_rows": np.diff(cohort.offsets),
             "n_features": X.shape[1],
-            "n_entries": X.nnz if sparse.issparse(X) else int(np.count_nonzero(X)),
+            "n_entries": participant.count_entries(X),
             "sparse": sparse.issparse(X),
         }
         if cohort.classes is not None:

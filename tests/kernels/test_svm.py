@@ -526,9 +526,8 @@ def test_how_clients_are_cut_into_cohorts_changes_no_bit(case, cut):
 @settings(deadline=None, max_examples=30)
 @given(cases(dtype=np.float64))
 def test_rough_passes_read_the_mirror_and_renewal_the_rows(case):
-    kernel = Kernel(case)
-    X = sparse.csr_array(case.X).data if case.is_sparse else case.X.reshape(-1)
-    kernel.cohort.set_mirror(X.astype(np.float32))
+    n_numbers = np.count_nonzero(case.X) if case.is_sparse else case.X.size
+    kernel = Kernel(case, mirror=np.empty(n_numbers, np.float32))
     C, w = case.n_classes, np.zeros((case.n_classes, kernel.length))
     extra = {"coupling": np.ones(C), "hand_on": False, "passes": 2}
     kernel.update(everybody(case), None, w, rough=True, **call_of(case), **extra)
@@ -705,7 +704,7 @@ def test_half_given_arguments_are_refused():
             Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": False})), FULL
         )
     with pytest.raises(ValueError, match="mirror has the wrong length"):
-        kernel.cohort.set_mirror(np.zeros(len(kernel.positional[5]) + 1, np.float32))
+        Kernel(FULL, mirror=np.zeros(len(kernel.positional[5]) + 1, np.float32))
 
 
 def arguments_of(work):

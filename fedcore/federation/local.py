@@ -189,6 +189,12 @@ class LocalRun:
         if self._pool is None or len(lanes) == 1:
             yield from map(work, lanes)
             return
+        if len(lanes) <= self._n_jobs:
+            # To hand work over and wait costs more than to do a share of it here.
+            others = [self._pool.submit(work, active) for active in lanes[1:]]
+            yield work(lanes[0])
+            yield from (other.result() for other in others)
+            return
         waiting: deque = deque()
         for active in lanes:
             waiting.append(self._pool.submit(work, active))

@@ -11,7 +11,7 @@ from scipy import sparse
 from .federation.contract import Cohort
 
 
-def client_ids(clients: Any, n_rows: int) -> np.ndarray:
+def client_ids(clients: Any, n_rows: int, name: str = "clients") -> np.ndarray:
     """Return one identifier a row as an array.
 
     Parameters
@@ -19,6 +19,8 @@ def client_ids(clients: Any, n_rows: int) -> np.ndarray:
     clients : array-like of shape (n_rows,) or None
         Identifiers of any hashable type; None stands for one client.
     n_rows : int
+    name : str
+        How messages call them.
 
     Raises
     ------
@@ -28,7 +30,7 @@ def client_ids(clients: Any, n_rows: int) -> np.ndarray:
     if clients is None:
         return np.zeros(n_rows, np.int8)
     if sparse.issparse(clients):
-        raise ValueError("clients is a sparse matrix, expected one identifier a row")
+        raise ValueError(f"{name} is a sparse matrix, expected one identifier a row")
     if isinstance(clients, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(clients)
         clients = clients.data.astype(object)
@@ -38,15 +40,15 @@ def client_ids(clients: Any, n_rows: int) -> np.ndarray:
         ids = ids[:, 0]
     if ids.ndim != 1:
         raise ValueError(
-            f"clients has shape {ids.shape}, expected one identifier a row: ({n_rows},)"
+            f"{name} has shape {ids.shape}, expected one identifier a row: ({n_rows},)"
         )
     if len(ids) != n_rows:
-        raise ValueError(f"clients has {len(ids)} entries, X has {n_rows} rows")
+        raise ValueError(f"{name} has {len(ids)} entries, X has {n_rows} rows")
     missing = np.flatnonzero(_missing(ids))
     if len(missing):
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(
-            f"clients has no identifier in {len(missing)} rows ({some}), "
+            f"{name} has no identifier in {len(missing)} rows ({some}), "
             f"expected one in each"
         )
     return ids

@@ -1,0 +1,87 @@
+"""Client identifiers that travel as a column of X: found and taken off."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+
+from ._rows import check_places
+
+
+def check_client_column(column: Any) -> None:
+    """Raise TypeError unless `column` is None, a name or an index."""
+    is_index = isinstance(column, Integral) and not isinstance(column, bool | np.bool_)
+    if not (column is None or isinstance(column, str) or is_index):
+        raise TypeError(
+            f"client_column == {column!r}, expected None, the name of a column of X, "
+            f"or its index"
+        )
+
+
+def take_client_column(X: Any, column: Any, names: Any = None) -> tuple[Any, Any]:
+    """Take the column of client identifiers off X, before anything asks for numbers.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, data frame} of shape (n_rows, n_features)
+        Is only read.
+    column : str or int
+        Name of the column, if X is a data frame, or its index.
+    names : array-like of shape (n_features,), default=None
+        Names under which an X without any was fitted.
+
+    Returns
+    -------
+    rows : as X, of shape (n_rows, n_features - 1)
+    ids : array-like of shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or several.
+    """
+    is_frame = hasattr(X, "columns") and hasattr(X, "shape")
+    if not (is_frame or sparse.issparse(X)):
+        if not hasattr(X, "shape"):  # lists: what is not a number must stay what it is
+            X = np.asarray(X, dtype=object)
+        if X.ndim != 2:
+            check_array(X, dtype=None)  # says it in scikit-learn's words
+    place = column_place(X, column, names)
+    others = np.delete(np.arange(X.shape[1]), place)
+    if hasattr(X, "iloc"):
+        return X.iloc[:, others], X.iloc[:, place]
+    if is_frame:
+        labels = list(X.columns)
+        return X.drop([labels[place]]), X[labels[place]]
+    if sparse.issparse(X):
+        X = X.tocsr()
+        check_places(X)
+        return X[:, others], X[:, [place]].toarray()[:, 0]
+    return X[:, others], X[:, place]
+
+
+def column_place(X: Any, column: Any, names: Any = None) -> int:
+    """Find the index of the column of identifiers in X; parameters as above."""
+    d = X.shape[1]
+    if not isinstance(column, str):
+        if not -d <= column < d:
+            raise ValueError(f"client_column == {column}, X has {d} columns")
+        return int(column) % d
+    if hasattr(X, "columns"):
+        names = X.columns
+    elif names is None:
+        raise ValueError(
+            f"client_column == {column!r}, but X has no column names: expected a data "
+            f"frame, or the index of the column"
+        )
+    places = [j for j, name in enumerate(names) if name == column]
+    if len(places) != 1:
+        raise ValueError(
+            f"client_column == {column!r}, which {len(places)} columns of X have as "
+            f"their name, expected one"
+        )
+    return places[0]

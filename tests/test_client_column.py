@@ -35,7 +35,7 @@ def rows_of(estimator, n_samples=50, n_features=3):
 
 @pytest.fixture(scope="module")
 def problem():
-    """The rows as a data frame with a column of names, and apart."""
+    """Make rows as a data frame with a column of names, and apart."""
     X, y, owner = rows_of(FedMTLSVC)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.insert(1, "who", NAMES[owner])
@@ -123,7 +123,7 @@ def test_rows_that_mixed_kinds_of_columns_hold_are_left_as_they_were(estimator):
 
 
 def test_a_column_without_numbers_is_no_business_of_numeric_validation(problem):
-    frame, X, y, clients = problem
+    frame, _, y, clients = problem
     model = FedMTLSVC(client_column="who", **EASY).fit(frame, y)
     for label, message in (("a", "could not convert string"), ("who", None)):
         spoilt = frame.copy()
@@ -168,7 +168,7 @@ def test_data_frames_of_other_libraries_are_taken_by_their_names(problem):
 
 
 def test_rows_without_names_are_read_by_the_names_of_fit(problem):
-    frame, X, y, clients = problem
+    frame, _, y, _ = problem
     model = FedMTLSVC(client_column="who", **EASY).fit(frame, y)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         seen = model.predict(frame.to_numpy())
@@ -176,7 +176,7 @@ def test_rows_without_names_are_read_by_the_names_of_fit(problem):
 
 
 def test_unknown_clients_in_the_column_may_take_the_shared_model(problem):
-    frame, X, y, clients = problem
+    frame, X, y, _ = problem
     strange = frame.assign(who="eve")
     model = FedMTLSVC(client_column="who", handle_unknown="shared", **EASY)
     model.fit(frame, y)
@@ -213,7 +213,7 @@ def with_column(**options):
 
 
 def test_grid_search_by_auc(problem):
-    frame, X, y, clients = problem
+    frame, _, y, clients = problem
     folds = folds_of(y, clients)
     grid = {"C2": [0.01, 1.0, 100.0]}
     search = GridSearchCV(with_column(), grid, scoring="roc_auc", cv=folds)
@@ -225,7 +225,7 @@ def test_grid_search_by_auc(problem):
 
 
 def test_cross_validate_by_accuracy(problem):
-    frame, X, y, clients = problem
+    frame, _, y, clients = problem
     folds = folds_of(y, clients)
     seen = cross_validate(with_column(), frame, y, scoring="accuracy", cv=folds)
     assert_array_equal(seen["test_score"], by_hand(problem, folds, accuracy))
@@ -234,7 +234,7 @@ def test_cross_validate_by_accuracy(problem):
 
 @pytest.mark.parametrize("method", ["predict", "decision_function"])
 def test_cross_val_predict(problem, method):
-    frame, X, y, clients = problem
+    frame, _, y, clients = problem
     folds = folds_of(y, clients)
     seen = cross_val_predict(with_column(), frame, y, cv=folds, method=method)
 

@@ -11,8 +11,11 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn import config_context
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 
 from fedcore import FedMTLSVC, FedMTLSVR
 from fedcore.datasets import make_mtl_classification, make_mtl_regression
@@ -518,3 +521,48 @@ def test_rows_without_a_client_are_named(estimator, hole):
         model.fit(X, y, whole)
     with pytest.raises(ValueError, match=r"clients has no .* 2 rows \(2, 31\)"):
         model.predict(X, whole)
+
+
+# 12. scikit-learn 27977: scorers that never see whose rows they score.
+
+
+def four_clients():
+    X, y, clients = make_mtl_classification(4, 50, 3, random_state=0)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    return X, y, clients, list(folds.split(X, 2 * clients + y))
+
+
+def test_auc_with_a_client_column_is_that_of_a_loop_by_hand():
+    X, y, clients, folds = four_clients()
+    assert X.shape == (200, 3)
+    grid = {"C2": [0.1, 10.0]}
+    wide = np.column_stack([clients, X])
+    search = GridSearchCV(
+        FedMTLSVC(C1=0.02, client_column=0, random_state=0),
+        grid,
+        scoring="roc_auc",
+        cv=folds,
+    ).fit(wide, y)
+    for C2, mean in zip(grid["C2"], search.cv_results_["mean_test_score"], strict=True):
+        expected = []
+        for train, test in folds:
+            model = FedMTLSVC(C1=0.02, C2=C2, random_state=0)
+            model.fit(X[train], y[train], clients[train])
+            scores = model.decision_function(X[test], clients[test])
+            expected.append(roc_auc_score(y[test], scores))
+        assert mean == np.mean(expected)
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "accuracy"])
+@pytest.mark.parametrize("routing", [False, True])
+def test_clients_that_a_scorer_drops_give_nan_and_a_way_out(scoring, routing):
+    X, y, clients, folds = four_clients()
+    model = FedMTLSVC(C1=0.02, random_state=0)
+    with (
+        config_context(enable_metadata_routing=routing),
+        pytest.warns(UserWarning, match="set client_column="),
+    ):
+        seen = cross_validate(
+            model, X, y, scoring=scoring, cv=folds, params={"clients": clients}
+        )
+    assert np.isnan(seen["test_score"]).all()

@@ -65,8 +65,8 @@ def take_client_column(X: Any, column: Any, names: Any = None) -> tuple[Any, Any
 
 
 def column_place(X: Any, column: Any, names: Any = None) -> int:
-    """Find the index of the column of identifiers in X; parameters as above."""
-    d = X.shape[1]
+    """Find the index of the column of identifiers in X, or among names alone."""
+    d = len(names) if X is None else X.shape[1]
     if not isinstance(column, str):
         if not -d <= column < d:
             raise ValueError(f"client_column == {column}, X has {d} columns")

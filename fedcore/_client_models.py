@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._client_column import take_client_column
-from ._client_scores import client_scores
-from ._clients import client_ids, find_clients
+from ._client_column import column_place, take_client_column
+from ._client_scores import client_scores, total_coef, total_intercept
+from ._clients import client_ids, distinct, find_clients
 from ._rows import ROWS, check_places
 
 
@@ -55,6 +55,59 @@ class ClientModels:
             X = check_array(X, estimator=self, input_name="X", **ROWS)
         check_places(X)
         return X, clients
+
+    def _one_client(self, client: Any, ids: Any, n: int) -> Any:
+        """Name the client whose rows these are, by argument or by their column."""
+        if ids is None:
+            if client is None:
+                raise ValueError("client is None, expected an identifier")
+            return client_ids([client], 1, "client").tolist()[0]
+        found = distinct(client_ids(ids, n, self._ids_name()))[0].tolist()
+        if len(found) != 1 or (client is not None and found[0] != client):
+            raise ValueError(
+                f"{self._ids_name()} names the clients {found[:5]}, expected "
+                f"{'one' if client is None else repr(client)} alone"
+            )
+        return found[0]
+
+    def _place_of(self, client: Any) -> int:
+        """Place of one client in clients_, -1 for the shared model."""
+        check_is_fitted(self)
+        if client is None:
+            if len(self.clients_) > 1:
+                raise ValueError(
+                    f"the model was fitted on {len(self.clients_)} clients: say which "
+                    f"by client="
+                )
+            return 0
+        ids = client_ids([client], 1, "client")
+        place = int(find_clients(ids, self.clients_)[0])
+        if place < 0 and self.handle_unknown == "error":
+            raise ValueError(
+                f"client == {client!r}, which was not there in fit; expected one of "
+                f'clients_, or handle_unknown="shared"'
+            )
+        return place
+
+    def _own_names(self) -> np.ndarray | None:
+        """Names of the columns that have weights, None if X had none."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.client_column is None:
+            return names
+        return np.delete(names, column_place(None, self.client_column, names))
+
+    def _fill(self, plain: Any, client: Any) -> Any:
+        """Make a linear model of scikit-learn the fitted one of a client."""
+        k = self._place_of(client)
+        d = self.coef_.shape[-1]
+        plain.coef_ = total_coef(self, np.array([k]))[0].reshape(self.coef_.shape)
+        plain.intercept_ = total_intercept(self)[k]
+        plain.n_features_in_ = d
+        plain.n_iter_ = self.n_rounds_
+        names = self._own_names()
+        if names is not None:
+            plain.feature_names_in_ = names
+        return plain
 
     def _scores(self, X: Any, clients: Any) -> np.ndarray:
         """Score (n, C) of each row by the model of its client."""

@@ -21,16 +21,19 @@ def client_scores(model: Any, X: Any, owners: np.ndarray) -> np.ndarray:
     ----------
     model : fitted estimator
         With coef_, intercept_, client_coef_ and client_intercept_.
-    X : ndarray or CSR of shape (n_rows, n_features)
+    X : C-contiguous array or CSR of shape (n_rows, n_features)
     owners : ndarray of shape (n_rows,)
         Place of the client of each row, -1 for the shared model alone.
     """
     score = _sparse_scores if sparse.issparse(X) else _dense_scores
-    out = score(model, X, owners)
-    intercept = np.atleast_1d(model.intercept_)
+    return score(model, X, owners) + total_intercept(model)[owners]
+
+
+def total_intercept(model: Any) -> np.ndarray:
+    """Add up the intercepts, as (n_clients + 1, n_problems); the last row is w's."""
+    shared = np.atleast_1d(model.intercept_)
     own = model.client_intercept_.reshape(len(model.clients_), -1)
-    # Row -1, the last one, is that of no client.
-    return out + np.vstack([intercept + own, intercept])[owners]
+    return np.vstack([shared + own, shared])
 
 
 def total_coef(model: Any, k: np.ndarray) -> np.ndarray:
@@ -64,7 +67,7 @@ def _dense_scores(model: Any, X: np.ndarray, owners: np.ndarray) -> np.ndarray:
             first = firsts[begin : begin + size]
             rows = order[first[:, None] + np.arange(count)]
             total = total_coef(model, sorted_owners[first])
-            out[rows] = X[rows] @ total.transpose(0, 2, 1)
+            out[rows] = X[rows] @ total.swapaxes(1, 2)
     return out
 
 

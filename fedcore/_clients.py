@@ -35,7 +35,7 @@ def client_ids(clients: Any, n_rows: int, name: str = "clients") -> np.ndarray:
         masked = np.ma.getmaskarray(clients)
         clients = clients.data.astype(object)
         clients[masked] = None
-    ids = np.asarray(clients) if not _holds_tuples(clients) else _objects(clients)
+    ids = _objects(clients) if _is_mixed(clients) else np.asarray(clients)
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
     if ids.ndim != 1:
@@ -54,8 +54,12 @@ def client_ids(clients: Any, n_rows: int, name: str = "clients") -> np.ndarray:
     return ids
 
 
-def _holds_tuples(clients: Any) -> bool:
-    return isinstance(clients, list) and any(isinstance(c, tuple) for c in clients)
+def _is_mixed(clients: Any) -> bool:
+    """Tell lists of which NumPy would make rows, or strings of what are numbers."""
+    if not isinstance(clients, list):
+        return False
+    kinds = set(map(type, clients))
+    return tuple in kinds or (str in kinds and len(kinds) > 1)
 
 
 def _objects(values: list) -> np.ndarray:
@@ -130,6 +134,14 @@ def find_clients(ids: np.ndarray, known: np.ndarray) -> np.ndarray:
     places = {name: place for place, name in enumerate(known.tolist())}
     found = [places.get(name, -1) for name in names.tolist()]
     return np.array(found, np.int64)[owner]
+
+
+def with_client(names: np.ndarray, client: Any) -> np.ndarray:
+    """Append an identifier; those that were there keep their type."""
+    new = client_ids([client], 1)
+    if new.dtype.kind == names.dtype.kind:
+        return np.concatenate([names, new])
+    return _objects([*names.tolist(), *new.tolist()])
 
 
 def cohort_of(

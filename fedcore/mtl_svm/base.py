@@ -11,17 +11,25 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from .._client_column import check_client_column
 from .._client_models import ClientModels
-from .._clients import client_ids, cohort_of, group_by_client
+from .._clients import (
+    client_ids,
+    cohort_of,
+    find_clients,
+    group_by_client,
+    with_client,
+)
 from .._rows import check_real, check_sample_weight, kernel_rows
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
 from .envelope import SMOOTHING_FROM
-from .protocol import MTLSVM
+from .newcomer import GAP, solve_newcomer
+from .protocol import MTLSVM, row_weights
 
 MOST_SOLVED_COLUMNS = 200  # up to which csrc/fc_svm has an interior point for a client
 AGGREGATIONS = ("auto", "sequential", "envelope", "line_search", "safe", "sum")
@@ -65,6 +73,9 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             class_weight = tuple(class_weight.items())
+        return self._svm(aggregation, class_weight)
+
+    def _svm(self, aggregation: str, class_weight: Any) -> MTLSVM:
         return MTLSVM(
             loss=self.loss,
             C1=float(self.C1),
@@ -107,6 +118,10 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
         if classes is not None:
             self.classes_ = classes
+            totals = np.bincount(y, weight, minlength=len(classes))
+            hello = {"classes": classes, "weights": totals}
+            weights = algorithm.weigh_classes(classes, [hello])
+            self.class_weight_ = np.ones(len(classes)) if weights is None else weights
         self.clients_, by_name = _sorted_names(groups.names)
         self._set_models(w, outcome.personal["v"], by_name, algorithm.bias)
         self.n_rounds_ = int(outcome.history["round"][-1])
@@ -137,6 +152,95 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             last = v[:, :, d].copy() if bias else np.zeros((K, C))
         self.client_intercept_ = last * bias if bias else last
 
+    def fit_client(self, X, y, client=None, sample_weight=None):
+        """Fit the personal part of one client, and leave the shared model as it is.
+
+        A newcomer is appended to `clients_`, `client_coef_` and `client_intercept_`;
+        the personal part of a client that is there already is made anew. Nothing else
+        changes: `coef_` keeps its bits, `dual_gap_` and `history_` are those of `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Rows of this client.
+        y : array-like of shape (n_rows,)
+            Labels must be among `classes_`; the client need not have all of them.
+        client : hashable, default=None
+            Its identifier; may be left out with `client_column`.
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If the rows are not like those of `fit`, are of several clients, or have a
+            label that `fit` did not see. The estimator stays as it was.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        validate_data(self, X, reset=False, skip_check_array=True)
+        rows, ids = self._split(X, None, getattr(self, "feature_names_in_", None))
+        rows, y = self._check_rows(rows, y)
+        client = self._one_client(client, ids, len(y))
+        weight = check_sample_weight(sample_weight, len(y))
+        groups = group_by_client(np.zeros(len(y), np.int8))
+        classes = getattr(self, "classes_", None)
+        agreement: dict[str, Any] = {"n_classes": 1, "class_weight": None}
+        if classes is not None:
+            y = self._codes(y)
+            agreement = {
+                "classes": classes,
+                "n_classes": 1 if len(classes) == 2 else len(classes),
+                "class_weight": row_weights(self.class_weight_),
+            }
+        cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
+        svm = self._svm("envelope", None)
+        w = np.atleast_2d(self.coef_)
+        if svm.bias:
+            intercept = np.atleast_1d(self.intercept_) / svm.bias
+            w = np.column_stack([w, intercept])
+        with threadpool_limits(1, user_api="blas"):
+            v, gap = solve_newcomer(svm, cohort, w, agreement, _seed(self.random_state))
+        if gap > max(self.tol, GAP):
+            warnings.warn(
+                f"{type(self).__name__}.fit_client stopped at a relative duality gap "
+                f"of {gap:.1e}, above tol={self.tol:.1e}. Scale the columns of X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self._store_client(client, v, svm.bias)
+        return self
+
+    def _store_client(self, client, v, bias):
+        C, d = len(v), self.coef_.shape[-1]
+        last = v[:, d] * bias if bias else np.zeros(C)
+        place = int(find_clients(client_ids([client], 1), self.clients_)[0])
+        is_new = place < 0
+        names = with_client(self.clients_, client) if is_new else self.clients_
+        before = self.client_coef_
+        if sparse.issparse(before):
+            rest = before if is_new else before[: place * C]
+            parts = [rest, sparse.csr_array(v[:, :d])]
+            parts += [] if is_new else [before[(place + 1) * C :]]
+            coef = sparse.vstack(parts, format="csr")
+        elif is_new:
+            coef = np.concatenate([before, v[:, :d].reshape(1, *before.shape[1:])])
+        else:
+            coef = before.copy()
+            coef[place] = v[:, :d].reshape(before.shape[1:])
+        intercept = self.client_intercept_
+        last = last.reshape(1, *intercept.shape[1:])
+        if is_new:
+            intercept = np.concatenate([intercept, last])
+        else:
+            intercept = intercept.copy()
+            intercept[place] = last[0]
+        self.clients_, self.client_coef_ = names, coef
+        self.client_intercept_ = intercept
+
     def _warn_unless_converged(self, algorithm, outcome, gap):
         name = type(self).__name__
         if outcome.state.get("diverged"):
@@ -157,6 +261,17 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Parameters under which scikit-learn's estimators are the nearest to ours."""
+        return {
+            "C": self.C1,
+            "loss": self.loss,
+            "fit_intercept": self.fit_intercept,
+            "intercept_scaling": self.intercept_scaling,
+            "tol": self.tol,
+            "dual": True,
+        }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -6,9 +6,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
+from .._clients import find_clients
 from .._rows import ROWS, check_real
 from .base import FedMTLSVM, check_choice
 
@@ -84,8 +87,10 @@ default="auto"
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+    class_weight_ : ndarray of shape (n_classes,)
     clients_ : ndarray of shape (n_clients,)
-        Identifiers of the clients, sorted if they can be.
+        Identifiers of the clients, sorted if they can be; then those that
+        `fit_client` added.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         The shared part w.
     intercept_ : ndarray of shape (1,) or (n_classes,)
@@ -198,8 +203,7 @@ default="auto"
         if self.class_weight is not None and not isinstance(self.class_weight, dict):
             check_choice("class_weight", self.class_weight, ("balanced",))
         rows, clients = self._split(X, clients)
-        rows, y = check_X_y(rows, y, estimator=self, **ROWS)
-        check_classification_targets(y)
+        rows, y = self._check_rows(rows, y)
         classes, code = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -209,6 +213,52 @@ default="auto"
             _check_class_weight(self.class_weight, classes)
         code = code.astype(np.int32)
         return self._fit(X, rows, code, clients, sample_weight, classes)
+
+    def _check_rows(self, X, y):
+        X, y = check_X_y(X, y, estimator=self, **ROWS)
+        check_classification_targets(y)
+        return X, y
+
+    def _codes(self, y):
+        """Places of labels in classes_."""
+        codes = find_clients(y, self.classes_)
+        strange = np.flatnonzero(codes < 0)
+        if len(strange):
+            raise ValueError(
+                f"y has {y[strange].tolist()[0]!r} in row {strange[0]}, which is no "
+                f"label of fit; expected one of {self.classes_.tolist()}"
+            )
+        return codes.astype(np.int32)
+
+    def for_client(self, client=None):
+        """Give one client's whole model as a plain estimator of scikit-learn.
+
+        Parameters
+        ----------
+        client : hashable, default=None
+            Identifier; may be left out when the model was fitted on one client. With
+            ``handle_unknown="shared"`` an unknown one gets the shared model.
+
+        Returns
+        -------
+        model : sklearn.svm.LinearSVC
+            Fitted; needs no fedcore to be loaded. X comes without `client_column`. The
+            answers are the same: to the last bit for arrays in C order and CSR; for
+            data frames scikit-learn adds up in another order, so the last digit may
+            differ.
+
+        Raises
+        ------
+        ValueError
+            If the client is unknown.
+        """
+        check_is_fitted(self)
+        plain = LinearSVC(
+            **self._plain_parameters(),
+            class_weight=self.class_weight,
+        )
+        plain.classes_ = self.classes_
+        return self._fill(plain, client)
 
     def decision_function(self, X, clients=None):
         """Score rows by their clients' models.
@@ -357,9 +407,25 @@ client_column, handle_unknown, engine, n_jobs, random_state, verbose
         self._check_parameters()
         check_real(self.epsilon, "epsilon", min_val=0)
         rows, clients = self._split(X, clients)
-        rows, y = check_X_y(rows, y, estimator=self, y_numeric=True, **ROWS)
-        y = np.ascontiguousarray(y, np.float64)
+        rows, y = self._check_rows(rows, y)
         return self._fit(X, rows, y, clients, sample_weight)
+
+    def _check_rows(self, X, y):
+        X, y = check_X_y(X, y, estimator=self, y_numeric=True, **ROWS)
+        return X, np.ascontiguousarray(y, np.float64)
+
+    def for_client(self, client=None):
+        """Give one client's whole model as a plain estimator of scikit-learn.
+
+        Parameters and errors as `FedMTLSVC.for_client`.
+
+        Returns
+        -------
+        model : sklearn.svm.LinearSVR
+        """
+        check_is_fitted(self)
+        plain = LinearSVR(**self._plain_parameters(), epsilon=self.epsilon)
+        return self._fill(plain, client)
 
     def _set_models(self, w, v, by_name, bias):
         super()._set_models(w, v, by_name, bias)

@@ -71,7 +71,7 @@ class MTLSVM:
             agreement = {
                 "classes": classes,
                 "n_classes": n_classes,
-                "class_weight": self._class_weights(classes, hellos),
+                "class_weight": row_weights(self.weigh_classes(classes, hellos)),
             }
             has_absent = n_classes > 1 and any(
                 (h["n_present"] < len(classes)).any() for h in hellos
@@ -97,22 +97,18 @@ class MTLSVM:
             return state, agreement
         return additive.start(self, agreement, sizes, key), agreement
 
-    def _class_weights(self, classes: np.ndarray, hellos: list[dict]) -> Any:
-        """Weights (C, 2) of the rows outside and inside each class, as LIBLINEAR's."""
-        if self.class_weight is None:
-            return None
+    def weigh_classes(self, classes: np.ndarray, hellos: list[dict]) -> Any:
+        """Weight (n_classes,) of each class, or None."""
         if self.class_weight == "balanced":
             totals = np.zeros(len(classes))
             for hello in hellos:
                 totals[np.searchsorted(classes, hello["classes"])] += hello["weights"]
             # A class without weight has no rows to be weighted.
-            weights = totals.sum() / (len(classes) * np.where(totals > 0, totals, 1))
-        else:
-            table = dict(self.class_weight)
-            weights = np.array([table.get(c, 1.0) for c in classes.tolist()], float)
-        if len(classes) == 2:
-            return weights[None, :]
-        return np.column_stack([np.ones(len(classes)), weights])
+            return totals.sum() / (len(classes) * np.where(totals > 0, totals, 1))
+        if self.class_weight is None:
+            return None
+        table = dict(self.class_weight)
+        return np.array([table.get(c, 1.0) for c in classes.tolist()], float)
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask for the next piece of work."""
@@ -218,3 +214,12 @@ class MTLSVM:
             participant.keep_best(cs, everybody, np.asarray(message["keep"]))
         s = cs.s if cs.kept is None else cs.kept
         return {"v": participant.personal_models(cs, s)}
+
+
+def row_weights(class_weight: np.ndarray | None) -> np.ndarray | None:
+    """Weights (C, 2) of the rows outside and inside each class, as LIBLINEAR's."""
+    if class_weight is None:
+        return None
+    if len(class_weight) == 2:
+        return class_weight[None, :]
+    return np.column_stack([np.ones(len(class_weight)), class_weight])

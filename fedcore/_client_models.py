@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._client_column import column_place, take_client_column
 from ._client_scores import client_scores, total_coef, total_intercept
+from ._client_tables import PARTS, coefficient_table, score_table
 from ._clients import client_ids, distinct, find_clients
 from ._rows import ROWS, check_places
 
@@ -18,13 +19,85 @@ class ClientModels:
     """Mixin of estimators that hold one linear model a client.
 
     They have the parameters `client_column` and `handle_unknown`, and once fitted
-    `clients_`, `coef_`, `intercept_`, `client_coef_` and `client_intercept_`.
+    `clients_`, `coef_`, `intercept_`, `client_coef_` and `client_intercept_`. They
+    say by `_predicted` what scores (n, C) mean, and by `_score_of_rows` what `score`
+    measures and how many rows it needs.
     """
 
     # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
     __metadata_request__fit = {"clients": True, "sample_weight": True}
     __metadata_request__predict = {"clients": True}
     __metadata_request__score = {"clients": True}
+
+    def coefficients(self, client: Any = None, part: str = "total") -> Any:
+        """Give the weights as a table, a row a client and a column a feature.
+
+        Parameters
+        ----------
+        client : hashable, default=None
+            This client alone; None: all of them.
+        part : {"total", "shared", "personal"}, default="total"
+            ``coef_ + client_coef_``, or one of the two. "shared" is the same for all
+            clients, and one row.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            With more than two classes a row for each client and class. The intercept,
+            if there is one, is the last column. Zeros are stored: of many clients
+            with many features name one.
+
+        Raises
+        ------
+        ValueError
+            If the client is unknown.
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        if not isinstance(part, str) or part not in PARTS:
+            raise ValueError(f"part == {part!r}, expected one of {PARTS}")
+        if client is None:
+            places, names = np.arange(len(self.clients_)), self.clients_
+        else:
+            places = np.array([self._place_of(client)])
+            names = client_ids([client], 1, "client")
+        return coefficient_table(self, places, names, part, self._own_names())
+
+    def score_by_client(
+        self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Score each client's rows on their own.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As for `score`.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            Indexed by client, with columns n_rows and score, the worst first. A score
+            is NaN, and stands last, where rows are too few for one.
+            ``table.attrs["worst_tenth"]`` is the mean score of the worst tenth of the
+            clients, rounded up.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, or if `y` or `sample_weight` do not fit X.
+        ImportError
+            If pandas is not installed.
+        """
+        rows, clients = self._fitted_rows(X, clients)
+        n = rows.shape[0]
+        owners = self._owners(clients, n)
+        ids = np.repeat(self.clients_, n) if clients is None else clients
+        ids = client_ids(ids, n, self._ids_name())
+        owner = distinct(ids)[1]
+        predicted = self._predicted(client_scores(self, rows, owners))
+        score, fewest = self._score_of_rows
+        return score_table(score, y, predicted, ids, owner, sample_weight, fewest)
 
     def _ids_name(self) -> str:
         """How messages call the identifiers."""

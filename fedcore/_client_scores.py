@@ -38,17 +38,22 @@ def total_intercept(model: Any) -> np.ndarray:
 
 def total_coef(model: Any, k: np.ndarray) -> np.ndarray:
     """Add up w + v_k of clients `k`, as (len(k), n_problems, n_features); w for -1."""
-    w = np.atleast_2d(model.coef_)
-    C, d = w.shape
-    total = np.repeat(w[None], len(k), axis=0)
-    known = np.flatnonzero(k >= 0)
+    return np.atleast_2d(model.coef_) + personal_coef(model, k)
+
+
+def personal_coef(model: Any, k: np.ndarray) -> np.ndarray:
+    """Give v_k of clients `k`, as (len(k), n_problems, n_features); 0 for -1."""
+    C, d = np.atleast_2d(model.coef_).shape
     v = model.client_coef_
+    known = k >= 0
     if sparse.issparse(v):
-        rows = (k[known, None] * C + np.arange(C)).reshape(-1)
-        total[known] += v[rows].toarray().reshape(-1, C, d)
+        rows = (np.where(known, k, 0)[:, None] * C + np.arange(C)).reshape(-1)
+        own = v[rows].toarray().reshape(-1, C, d)
     else:
-        total[known] += v.reshape(-1, C, d)[k[known]]
-    return total
+        own = v.reshape(-1, C, d)[k]
+    if not known.all():
+        own[~known] = 0
+    return own
 
 
 def _dense_scores(model: Any, X: np.ndarray, owners: np.ndarray) -> np.ndarray:

@@ -137,6 +137,7 @@ default="auto"
     """
 
     _losses = ("hinge", "squared_hinge")
+    _score_of_rows = accuracy_score, 1
     __metadata_request__decision_function = {"clients": True}
 
     def __init__(
@@ -291,9 +292,11 @@ default="auto"
         -------
         y : ndarray of shape (n_rows,)
         """
-        scores = self.decision_function(X, clients)
-        if scores.ndim == 1:
-            return self.classes_[(scores > 0).astype(int)]
+        return self._predicted(self._scores(X, clients))
+
+    def _predicted(self, scores):
+        if scores.shape[1] == 1:
+            return self.classes_[(scores[:, 0] > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
 
     def score(self, X, y, clients=None, sample_weight=None):
@@ -353,6 +356,7 @@ client_column, handle_unknown, engine, n_jobs, random_state, verbose
     """
 
     _losses = ("epsilon_insensitive", "squared_epsilon_insensitive")
+    _score_of_rows = r2_score, 2
 
     def __init__(
         self,
@@ -454,7 +458,10 @@ client_column, handle_unknown, engine, n_jobs, random_state, verbose
             If `clients` is missing though several were fitted, or names an unknown
             one.
         """
-        return self._scores(X, clients)[:, 0]
+        return self._predicted(self._scores(X, clients))
+
+    def _predicted(self, scores):
+        return scores[:, 0]
 
     def score(self, X, y, clients=None, sample_weight=None):
         """Return R^2 over the given rows.

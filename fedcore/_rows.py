@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -63,8 +63,45 @@ def check_real(value: Any, name: str, *, infinite: bool = False, **limits: Any) 
         Naming the argument, what was seen and what was expected.
     """
     check_scalar(value, name, Real, **limits)
-    if np.isnan(value) or (np.isinf(value) and not infinite):
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name} is a whole number beyond the floats, expected a finite number"
+        ) from None
+    if np.isnan(number) or (np.isinf(number) and not infinite):
         raise ValueError(f"{name} == {value}, expected a finite number")
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise TypeError or ValueError unless `n_jobs` is None or counts threads."""
+    if n_jobs is None:
+        return
+    check_scalar(n_jobs, "n_jobs", Integral)
+    if n_jobs == 0:
+        raise ValueError("n_jobs == 0, expected None, -1 or a number of threads")
+
+
+def check_bool(value: Any, name: str) -> None:
+    """Raise TypeError unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} == {value!r}, expected True or False")
+
+
+def check_labels(y: Any) -> None:
+    """Raise ValueError if strings stand beside labels of other types.
+
+    Lists must come as they are: NumPy would make strings of all.
+    """
+    if not (
+        isinstance(y, list) or getattr(getattr(y, "dtype", None), "kind", "") == "O"
+    ):
+        return
+    is_text = [isinstance(label, str) for label in y]
+    if any(is_text) and not all(is_text):
+        kinds = {type(label).__name__ for label in y if not isinstance(label, str)}
+        kinds = ", ".join(sorted(kinds | {"str"}))
+        raise ValueError(f"y has labels of types {kinds}, expected one type")
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
@@ -78,6 +115,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
+        check_real(sample_weight, "sample_weight")
         sample_weight = np.full(n_rows, float(sample_weight))
     weight = check_array(
         sample_weight,

@@ -158,13 +158,23 @@ def test_a_warning_that_is_an_error_changes_nothing(federations, estimator):
         ("loss", "log"),
         ("aggregation", "mean"),
         ("handle_unknown", "ignore"),
+        ("C1", 10**400),
+        ("C2", 10**400),
+        ("n_jobs", 1.5),
+        ("n_jobs", "2"),
+        ("n_jobs", 0),
+        ("fit_intercept", "no"),
+        ("fit_intercept", 1),
+        ("verbose", "loud"),
+        ("loss", np.array(["hinge", "squared_hinge"])),
     ],
 )
 def test_a_bad_parameter_is_refused_by_name(federations, estimator, name, value):
     model = estimator(**{name: value})
     with pytest.raises((ValueError, TypeError), match=name):
         model.fit(*federations[estimator])
-    assert vars(model) == estimator(**{name: value}).get_params()
+    assert vars(model).keys() == model.get_params().keys()
+    assert getattr(model, name) is value
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, np.nan, np.inf])
@@ -177,6 +187,27 @@ def test_a_bad_epsilon_is_refused_by_name(federations, epsilon):
 def test_a_bad_class_weight_is_refused_by_name(federations, class_weight):
     with pytest.raises(ValueError, match="class_weight"):
         FedMTLSVC(class_weight=class_weight).fit(*federations[FedMTLSVC])
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [(1, "int, str"), (None, "NoneType, str"), (np.nan, "float, str")],
+)
+@pytest.mark.parametrize(
+    "form", [list, lambda y: np.array(y, object), lambda y: pd.Series(y, dtype=object)]
+)
+def test_labels_of_mixed_types_are_refused(federations, odd, words, form):
+    X, y, clients = federations[FedMTLSVC]
+    labels = form(["yes" if label > 0 else odd for label in y])
+    with pytest.raises(ValueError, match=f"y has labels of types {words}, expected"):
+        FedMTLSVC().fit(X, labels, clients)
+
+
+@BOTH
+def test_a_sample_weight_beyond_the_floats_is_refused(federations, estimator):
+    X, y, clients = federations[estimator]
+    with pytest.raises(ValueError, match="sample_weight is a whole number beyond"):
+        estimator().fit(X, y, clients, 10**400)
 
 
 # Copies.

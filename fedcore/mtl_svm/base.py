@@ -23,7 +23,13 @@ from .._clients import (
     group_by_client,
     with_client,
 )
-from .._rows import check_real, check_sample_weight, kernel_rows
+from .._rows import (
+    check_bool,
+    check_n_jobs,
+    check_real,
+    check_sample_weight,
+    kernel_rows,
+)
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
@@ -43,6 +49,9 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_real(self.tol, "tol", min_val=0)
         check_real(self.intercept_scaling, "intercept_scaling", **positive)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
+        check_bool(self.fit_intercept, "fit_intercept")
+        check_scalar(self.verbose, "verbose", Integral, min_val=0)
+        check_n_jobs(self.n_jobs)
         check_choice("loss", self.loss, self._losses)
         check_choice("aggregation", self.aggregation, AGGREGATIONS)
         if self.engine is not None and (
@@ -280,7 +289,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} == {value!r}, expected one of {choices}")
 
 

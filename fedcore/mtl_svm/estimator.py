@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._clients import find_clients
-from .._rows import ROWS, check_real
+from .._rows import ROWS, check_labels, check_real
 from .base import FedMTLSVM, check_choice
 
 
@@ -216,6 +216,7 @@ default="auto"
         return self._fit(X, rows, code, clients, sample_weight, classes)
 
     def _check_rows(self, X, y):
+        check_labels(y)
         X, y = check_X_y(X, y, estimator=self, **ROWS)
         check_classification_targets(y)
         return X, y

@@ -150,6 +150,7 @@ def cohort_of(
     sample_weight: np.ndarray | None,
     groups: Groups,
     classes: np.ndarray | None = None,
+    warm: np.ndarray | None = None,
 ) -> Cohort:
     """Lay validated rows out as the kernels read them."""
     return Cohort(
@@ -158,4 +159,5 @@ def cohort_of(
         groups.take(sample_weight),
         groups.offsets,
         classes,
+        warm=None if warm is None else groups.take(warm.T).T,
     )

@@ -165,6 +165,7 @@ def test_a_warning_that_is_an_error_changes_nothing(federations, estimator):
         ("n_jobs", 0),
         ("fit_intercept", "no"),
         ("fit_intercept", 1),
+        ("warm_start", "yes"),
         ("verbose", "loud"),
         ("loss", np.array(["hinge", "squared_hinge"])),
     ],

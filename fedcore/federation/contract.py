@@ -103,6 +103,7 @@ class Cohort:
     offsets       : (K + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
     classes       : sorted distinct labels of these rows, None in regression
     first         : number of the first client in the federation
+    warm          : (C, n) what an earlier fit left with these rows, or None
     """
 
     X: Any
@@ -111,6 +112,7 @@ class Cohort:
     offsets: np.ndarray
     classes: np.ndarray | None = None
     first: int = 0
+    warm: np.ndarray | None = None
 
     @property
     def n_clients(self) -> int:

@@ -42,6 +42,9 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "seen": np.zeros(C),  # gap of this round, as the clients met it on their way
         "seen_before": np.zeros(C),
         "trust": np.ones(C),  # the measured gap over the one seen, when last measured
+        "warm": svm.warm,  # w is not yet the sum of what the clients came with
+        "estimate": np.ones(C),
+        "promised": np.zeros(C, bool),
         "rough": svm.mirrors,  # passes may read float32 copies of the rows
         "stale": np.zeros(C, bool),  # s lags behind b after rough passes
         "look_at": 16,  # measure then at the latest, whatever was seen
@@ -51,6 +54,8 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "passes": 0.0,
         "turn": 0,
     }
+    if svm.warm:
+        state["measuring"] = np.ones(C, np.uint8)
     if svm.aggregation == "sequential":
         # Each lane has a w of its own: where that is long beside the rows, one serves.
         wide = N_LANES * TURNS_A_ROUND * length > 4 * sizes["n_entries"]
@@ -99,6 +104,8 @@ def _reply_kinds(name: str, length: int, C: int, sparse: bool) -> dict[str, Sum]
 
 def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
     """Take the changes into w, or judge what was measured."""
+    if state["warm"]:
+        return _take_up(state, reply)
     if state["measuring"].any():
         return _judge(svm, state, reply, who, key)
     state = _add(svm, dict(state), reply, who)
@@ -122,6 +129,20 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
     state["estimate"] = estimate
     state["measuring"] = (due & (state["working"] > 0)).astype(np.uint8)
     return state if state["measuring"].any() else _next_round(state, key)
+
+
+def _take_up(state: State, reply: dict) -> State:
+    """Start at w = sum_k s_k; at 0 in a class where the dual is lower than there."""
+    state = dict(state)
+    s, figures = reply["s"].T, reply["figures"]
+    # As measured at w = 0, where the primal has no term of w.
+    dual = figures[:, 1] - figures[:, 0] - np.einsum("cj,cj->c", s, s) / 2
+    helps = dual > 0
+    state["w"] = np.where(helps[:, None], s, 0)
+    state["dual"] = np.where(helps, dual, 0)
+    state["step"] = np.where(helps, state["step"], 0.0)
+    state["warm"] = False
+    return state
 
 
 def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:

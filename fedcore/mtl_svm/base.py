@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -50,6 +51,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_real(self.intercept_scaling, "intercept_scaling", **positive)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_bool(self.fit_intercept, "fit_intercept")
+        check_bool(self.warm_start, "warm_start")
         check_scalar(self.verbose, "verbose", Integral, min_val=0)
         check_n_jobs(self.n_jobs)
         check_choice("loss", self.loss, self._losses)
@@ -104,9 +106,14 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         ids = client_ids(clients, n, self._ids_name())
         weight = check_sample_weight(sample_weight, n)
         groups = group_by_client(ids)
-        cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
+        warm = self._warm_dual(groups, classes)
+        cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes, warm)
         engine = LocalEngine() if self.engine is None else self.engine
-        algorithm = self._algorithm(engine, n, d, cohort.n_clients)
+        algorithm = replace(
+            self._algorithm(engine, n, d, cohort.n_clients),
+            warm=warm is not None,
+            keep_dual=bool(self.warm_start),
+        )
         try:
             outcome = run(
                 algorithm,
@@ -131,6 +138,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             hello = {"classes": classes, "weights": totals}
             weights = algorithm.weigh_classes(classes, [hello])
             self.class_weight_ = np.ones(len(classes)) if weights is None else weights
+        self._keep_dual(outcome.personal.get("b"), groups)
         self.clients_, by_name = _sorted_names(groups.names)
         self._set_models(w, outcome.personal["v"], by_name, algorithm.bias)
         self.n_rounds_ = int(outcome.history["round"][-1])
@@ -138,6 +146,28 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         self.dual_gap_ = float(gap.max())
         self.objective_ = float(primal.sum())
         return self
+
+    def _warm_dual(self, groups, classes):
+        """Multipliers (C, n) to start from: if rows, clients and classes match."""
+        if not self.warm_start or not hasattr(self, "dual_coef_"):
+            return None
+        b, seen = self.dual_coef_, self._dual_groups
+        same = (
+            np.array_equal(seen.names, groups.names)
+            and np.array_equal(seen.offsets, groups.offsets)
+            and np.array_equal(seen.order, groups.order)
+            and np.array_equal(getattr(self, "classes_", None), classes)
+        )
+        return b * (float(self.C1) / self._dual_C1) if same else None
+
+    def _keep_dual(self, b, groups):
+        if b is None:
+            for name in ("dual_coef_", "_dual_groups", "_dual_C1"):
+                vars(self).pop(name, None)
+            return
+        self.dual_coef_ = np.empty_like(b)
+        self.dual_coef_[:, slice(None) if groups.order is None else groups.order] = b
+        self._dual_groups, self._dual_C1 = groups, float(self.C1)
 
     def _set_models(self, w, v, by_name, bias):
         """Split off the intercepts and give everything its public shape."""

@@ -75,6 +75,10 @@ default="auto"
     handle_unknown : {"error", "shared"}, default="error"
         What to do with rows of a client that was not there in `fit`: raise, or use
         the shared model.
+    warm_start : bool, default=False
+        Start `fit` from the multipliers of the fit before, scaled by the new `C1` over
+        the old, if it had as many rows of the same clients in the same order, and the
+        same classes; else anew. `mtl_svm_path` does so along values of `C2`.
     engine : LocalEngine, default=None
         The machine that carries the federation; None simulates it in this process.
     n_jobs : int, default=None
@@ -99,6 +103,8 @@ default="auto"
         was sparse, a CSR array of shape (n_clients * (1 or n_classes), n_features).
         With more than two classes, zero for a class that a client has no row of.
     client_intercept_ : ndarray of shape (n_clients, 1 or n_classes)
+    dual_coef_ : ndarray of shape (1 or n_classes, n_rows)
+        Signed multipliers of the rows; with `warm_start` alone.
     dual_gap_ : float
         Relative duality gap of the returned model, measured over all rows.
     objective_ : float
@@ -155,6 +161,7 @@ default="auto"
         local_epochs="auto",
         client_column=None,
         handle_unknown="error",
+        warm_start=False,
         engine=None,
         n_jobs=None,
         random_state=None,
@@ -172,6 +179,7 @@ default="auto"
         self.local_epochs = local_epochs
         self.client_column = client_column
         self.handle_unknown = handle_unknown
+        self.warm_start = warm_start
         self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -325,7 +333,8 @@ class FedMTLSVR(RegressorMixin, FedMTLSVM):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, \
 default="epsilon_insensitive"
     aggregation, fit_intercept, intercept_scaling, tol, max_rounds, local_epochs, \
-client_column, handle_unknown, engine, n_jobs, random_state, verbose
+client_column, handle_unknown, warm_start, engine, \
+n_jobs, random_state, verbose
         See `FedMTLSVC`.
 
     Attributes
@@ -374,6 +383,7 @@ client_column, handle_unknown, engine, n_jobs, random_state, verbose
         local_epochs="auto",
         client_column=None,
         handle_unknown="error",
+        warm_start=False,
         engine=None,
         n_jobs=None,
         random_state=None,
@@ -391,6 +401,7 @@ client_column, handle_unknown, engine, n_jobs, random_state, verbose
         self.local_epochs = local_epochs
         self.client_column = client_column
         self.handle_unknown = handle_unknown
+        self.warm_start = warm_start
         self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state

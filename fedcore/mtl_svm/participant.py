@@ -12,6 +12,7 @@ from scipy import sparse
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
 from ..federation.contract import Cohort, Entries, Key
+from .warm import feasible
 
 LOSSES = (
     "hinge",
@@ -33,6 +34,7 @@ class Clients:
     """
 
     kernel: SVMCohort
+    b: np.ndarray
     n_classes: int
     length: int  # of w: columns of X, and the constant column if there is one
     starts: np.ndarray
@@ -83,7 +85,14 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     if svm.mirrors and not has_lone and data.dtype == np.float64:
         mirror = np.empty(len(data), np.float32)
     envelope = svm.aggregation == "envelope"
+    b = _zeros(C * n)
+    if cohort.warm is not None:
+        b = feasible(cohort, svm, code, agreement["class_weight"])
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
+    b_before = s_before = None
+    if not envelope:  # a warm start steps from 0, where everything is feasible
+        room = np.empty if cohort.warm is None else np.zeros
+        b_before, s_before = room(C * n), room(len(s))
     kernel = SVMCohort(
         *(offsets, starts, columns, indptr, indices, data, d),
         loss=LOSSES.index(svm.loss),
@@ -97,10 +106,10 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         class_weight=agreement["class_weight"],
         absent=absent,
         sqnorm=sqnorm,
-        b=_zeros(C * n),
+        b=b,
         s=s,
-        b_before=None if envelope else np.empty(C * n),
-        s_before=None if envelope else np.empty(len(s)),
+        b_before=b_before,
+        s_before=s_before,
         rest=np.zeros(C * n, np.uint8),
         violation=np.full((K, C), np.inf),
         mirror=mirror,
@@ -112,8 +121,30 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     inv_C2 = np.zeros((2, C))
     inv_C2[0] = 1 / svm.C2
     kept = _zeros(len(s)) if envelope else None
-    return Clients(
-        kernel, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+    cs = Clients(
+        kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+    )
+    if cohort.warm is not None:
+        _sum_up(cohort, cs)
+    return cs
+
+
+def _sum_up(cohort: Cohort, cs: Clients) -> None:
+    """Compute s = X' b of every client."""
+    C = cs.n_classes
+    cs.kernel.solve(
+        *(np.arange(cohort.n_clients, dtype=np.int32), None),
+        *(np.zeros((C, cs.length)), np.zeros(C * cs.length)),
+        np.zeros((C, N_SOLVE_FIGURES)),
+        tol=np.full(C, -np.inf),
+        inv_C2=cs.inv_C2,
+        true_inv_C2=cs.inv_C2,
+        working=np.ones(C, np.uint8),
+        passes=0,
+        seed=0,
+        exchange=0,
+        first_client=cohort.first,
+        renew=True,
     )
 
 

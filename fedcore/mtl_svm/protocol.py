@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import additive, envelope, participant
+from . import additive, envelope, participant, warm
 
 CLASSIFICATION = ("hinge", "squared_hinge")
 MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
@@ -26,6 +26,8 @@ class MTLSVM:
 
     bias         : value of the constant column, 0 for none
     class_weight : ((label, weight), ...), "balanced", or None
+    warm         : clients start from the multipliers of an earlier fit
+    keep_dual    : clients give their multipliers at the end, for the next one
     """
 
     loss: str
@@ -38,6 +40,8 @@ class MTLSVM:
     tol: float
     max_rounds: int
     class_weight: Any = None
+    warm: bool = False
+    keep_dual: bool = False
 
     @property
     def mirrors(self) -> bool:
@@ -91,6 +95,8 @@ class MTLSVM:
                 C2=self.C2,
                 plain_loss=self.loss in PLAIN,
                 has_absent=has_absent,
+                # A first plane, of the multipliers as they are, says where to go.
+                first_tol=-np.inf if self.warm else np.inf,
             )
             state |= {"round": 1, "done": False, "sparse": first["sparse"]}
             state |= {"passes": 0.0, "n_clients": client}
@@ -213,7 +219,10 @@ class MTLSVM:
             everybody = np.arange(cohort.n_clients)
             participant.keep_best(cs, everybody, np.asarray(message["keep"]))
         s = cs.s if cs.kept is None else cs.kept
-        return {"v": participant.personal_models(cs, s)}
+        personal = {"v": participant.personal_models(cs, s)}
+        if self.keep_dual:
+            personal["b"] = cs.b[warm.places(cohort.offsets, cs.n_classes)]
+        return personal
 
 
 def row_weights(class_weight: np.ndarray | None) -> np.ndarray | None:

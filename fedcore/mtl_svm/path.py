@@ -43,6 +43,9 @@ def mtl_svm_path(
 ) -> MTLSVMPath:
     """Fit the multi-task SVM for each value of C2, warm-started along the way.
 
+    With ``aggregation="sequential"`` this takes fewer passes than fits from 0, some 10
+    to 25% in steps of a factor 2; "envelope" takes as many either way.
+
     Parameters
     ----------
     estimator : FedMTLSVC or FedMTLSVR

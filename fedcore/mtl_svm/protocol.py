@@ -95,9 +95,9 @@ class MTLSVM:
                 C2=self.C2,
                 plain_loss=self.loss in PLAIN,
                 has_absent=has_absent,
-                # A first plane, of the multipliers as they are, says where to go.
-                first_tol=-np.inf if self.warm else np.inf,
             )
+            if self.warm:
+                state["w"] = sum(hello["w"] for hello in hellos)
             state |= {"round": 1, "done": False, "sparse": first["sparse"]}
             state |= {"passes": 0.0, "n_clients": client}
             return state, agreement
@@ -185,6 +185,10 @@ class MTLSVM:
             "n_entries": participant.count_entries(X),
             "sparse": sparse.issparse(X),
         }
+        if self.warm and self.aggregation == "envelope":
+            w = cohort.warm @ X
+            bias = self.bias * cohort.warm.sum(axis=1, keepdims=True)
+            hello["w"] = np.hstack([w, bias]) if self.bias else w
         if cohort.classes is not None:
             n_classes = len(cohort.classes)
             present = participant.presence(cohort.y, cohort, n_classes)

@@ -83,6 +83,7 @@ class Request:
                after another, in this order and in one `update` call, lanes side by
                side. None: the engine's own fixed blocks
     everyone : no sampling and no deadline in this exchange
+    evaluate : clients score held-out rows by `evaluate`, and do not work
     """
 
     all: Mapping[str, Any]
@@ -91,6 +92,7 @@ class Request:
     clients: np.ndarray | None = None
     lanes: np.ndarray | None = None
     everyone: bool = False
+    evaluate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Cohort:
     classes       : sorted distinct labels of these rows, None in regression
     first         : number of the first client in the federation
     warm          : (C, n) what an earlier fit left with these rows, or None
+    held_out      : rows of the same clients that only `evaluate` reads, or None
     """
 
     X: Any
@@ -113,6 +116,7 @@ class Cohort:
     classes: np.ndarray | None = None
     first: int = 0
     warm: np.ndarray | None = None
+    held_out: Cohort | None = None
 
     @property
     def n_clients(self) -> int:
@@ -162,6 +166,11 @@ class Algorithm(Protocol):
         self, cohort: Cohort, cs: Any, message: dict, active: np.ndarray, key: Key
     ) -> dict:
         """Do the local work of the active clients in place; return their replies."""
+
+    def evaluate(
+        self, cohort: Cohort, cs: Any, message: dict, active: np.ndarray
+    ) -> dict:
+        """Score `cohort.held_out`; only for requests that say `evaluate`."""
 
     def personal(self, cohort: Cohort, cs: Any, message: dict) -> dict:
         """Give the personal parts; on a real site they never leave."""

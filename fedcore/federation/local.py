@@ -134,6 +134,10 @@ class LocalRun:
                     message[name] = rows[0][rows[1][active]]
                 else:
                     message[name] = rows[active]
+            if request.evaluate:
+                return self._algorithm.evaluate(
+                    self._cohort, self._state, message, active
+                )
             return self._algorithm.update(
                 self._cohort, self._state, message, active, key
             )

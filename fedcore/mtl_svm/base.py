@@ -31,12 +31,14 @@ from .._rows import (
     check_sample_weight,
     kernel_rows,
 )
+from ..federation.contract import Cohort
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
 from .envelope import SMOOTHING_FROM
 from .newcomer import GAP, solve_newcomer
 from .protocol import MTLSVM, row_weights
+from .stopping import hold_out, split_models
 
 MOST_SOLVED_COLUMNS = 200  # up to which csrc/fc_svm has an interior point for a client
 AGGREGATIONS = ("auto", "sequential", "envelope", "line_search", "safe", "sum")
@@ -52,6 +54,15 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_bool(self.fit_intercept, "fit_intercept")
         check_bool(self.warm_start, "warm_start")
+        check_bool(self.early_stopping, "early_stopping")
+        limits = {"min_val": 0, "max_val": 1, "include_boundaries": "neither"}
+        check_real(self.validation_fraction, "validation_fraction", **limits)
+        check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
+        if self.warm_start and self.early_stopping:
+            raise ValueError(
+                "warm_start and early_stopping are both True, expected one at most: "
+                "other rows are held out each time"
+            )
         check_scalar(self.verbose, "verbose", Integral, min_val=0)
         check_n_jobs(self.n_jobs)
         check_choice("loss", self.loss, self._losses)
@@ -107,19 +118,23 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         weight = check_sample_weight(sample_weight, n)
         groups = group_by_client(ids)
         warm = self._warm_dual(groups, classes)
+        seed = check_random_state(self.random_state)
         cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes, warm)
+        if self.early_stopping:
+            cohort = self._hold_out(cohort, seed)
         engine = LocalEngine() if self.engine is None else self.engine
         algorithm = replace(
             self._algorithm(engine, n, d, cohort.n_clients),
             warm=warm is not None,
             keep_dual=bool(self.warm_start),
+            patience=int(self.n_iter_no_change) if self.early_stopping else 0,
         )
         try:
             outcome = run(
                 algorithm,
                 engine,
                 cohort,
-                seed=_seed(self.random_state),
+                seed=_draw(seed),
                 n_jobs=self.n_jobs,
                 on_round=_print_round if self.verbose else None,
             )
@@ -129,7 +144,10 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 f"C2 and intercept_scaling nearer to 1"
             ) from error
         w, gap, primal = algorithm.result(outcome.state)
-        self._warn_unless_converged(algorithm, outcome, float(gap.max()))
+        state = outcome.state
+        if not (self.early_stopping and state["idle_rounds"] >= algorithm.patience):
+            last = np.ravel(outcome.history["gap"])[-1] if self.early_stopping else gap
+            self._warn_unless_converged(algorithm, outcome, float(np.max(last)))
 
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
         if classes is not None:
@@ -145,7 +163,37 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         self.history_ = outcome.history
         self.dual_gap_ = float(gap.max())
         self.objective_ = float(primal.sum())
+        if self.early_stopping:
+            self.best_validation_score_ = float(state["best_score"])
+        else:
+            vars(self).pop("best_validation_score_", None)
         return self
+
+    def _hold_out(self, cohort, seed):
+        """Split the rows of each client."""
+        owner = np.repeat(np.arange(cohort.n_clients), np.diff(cohort.offsets))
+        label = np.zeros(len(owner), int) if cohort.classes is None else cohort.y
+        held = hold_out(owner, label, self.validation_fraction, seed)
+        weight = cohort.sample_weight
+        if not held.any() or (weight is not None and not weight[held].any()):
+            raise ValueError(
+                f"validation_fraction == {self.validation_fraction} leaves no row that "
+                f"counts to hold out from {cohort.n_clients} clients with "
+                f"{len(owner)} rows: expected more, or early_stopping=False"
+            )
+
+        def part(rows, held_out=None):
+            own = np.bincount(owner[rows], minlength=cohort.n_clients)
+            return Cohort(
+                kernel_rows(cohort.X[rows]),
+                cohort.y[rows],
+                None if weight is None else weight[rows],
+                np.concatenate([[0], np.cumsum(own)]),
+                cohort.classes,
+                held_out=held_out,
+            )
+
+        return part(~held, part(held))
 
     def _warm_dual(self, groups, classes):
         """Multipliers (C, n) to start from: if rows, clients and classes match."""
@@ -171,25 +219,13 @@ class FedMTLSVM(ClientModels, BaseEstimator):
 
     def _set_models(self, w, v, by_name, bias):
         """Split off the intercepts and give everything its public shape."""
-        C, K = len(w), len(self.clients_)
-        d = w.shape[1] - bool(bias)
-        self.coef_ = w[:, :d].copy()
-        self.intercept_ = w[:, d] * bias if bias else np.zeros(C)
-        if sparse.issparse(v):
-            if by_name is not None:
-                rows = (by_name[:, None] * C + np.arange(C)).reshape(-1)
-                v = v[rows]
-            last = np.zeros((K, C))
-            if bias:
-                v, last = _without_last(v, d)
-            self.client_coef_ = v
-            last = last.reshape(K, C)
-        else:
-            if by_name is not None:
-                v = v[by_name]
-            self.client_coef_ = v[:, :, :d].copy() if bias else v
-            last = v[:, :, d].copy() if bias else np.zeros((K, C))
-        self.client_intercept_ = last * bias if bias else last
+        if by_name is not None:
+            rows = by_name
+            if sparse.issparse(v):
+                rows = (by_name[:, None] * len(w) + np.arange(len(w))).reshape(-1)
+            v = v[rows]
+        parts = split_models(w, v, bias, len(self.clients_))
+        self.coef_, self.intercept_, self.client_coef_, self.client_intercept_ = parts
 
     def fit_client(self, X, y, client=None, sample_weight=None):
         """Fit the personal part of one client, and leave the shared model as it is.
@@ -324,7 +360,11 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def _seed(random_state: Any) -> int:
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    return _draw(check_random_state(random_state))
+
+
+def _draw(random: np.random.RandomState) -> int:
+    return int(random.randint(2**31 - 1))
 
 
 def _sorted_names(names: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -336,16 +376,6 @@ def _sorted_names(names: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     if (order == np.arange(len(names))).all():
         return names, None
     return names[order], order
-
-
-def _without_last(v: sparse.csr_array, d: int) -> tuple[sparse.csr_array, np.ndarray]:
-    """Take the constant column, the last entry of each row, off a CSR array."""
-    ends = v.indptr[1:] - 1
-    rest = np.ones(v.nnz, bool)
-    rest[ends] = False
-    indptr = v.indptr - np.arange(len(v.indptr), dtype=v.indptr.dtype)
-    parts = (v.data[rest], v.indices[rest], indptr)
-    return sparse.csr_array(parts, shape=(v.shape[0], d)), v.data[ends]
 
 
 def _print_round(round: int, figures: dict[str, float]) -> None:

@@ -75,6 +75,14 @@ default="auto"
     handle_unknown : {"error", "shared"}, default="error"
         What to do with rows of a client that was not there in `fit`: raise, or use
         the shared model.
+    early_stopping : bool, default=False
+        Hold some rows of each client out, score them after each round, and stop when
+        the score no longer grows. The model is the one that scored best.
+    validation_fraction : float, default=0.1
+        Share of each client's rows to hold out, of all its labels alike. Clients with
+        too few rows give none; no label of a client loses its last row.
+    n_iter_no_change : int, default=5
+        Rounds without a better score before early stopping stops.
     warm_start : bool, default=False
         Start `fit` from the multipliers of the fit before, scaled by the new `C1` over
         the old, if it had as many rows of the same clients in the same order, and the
@@ -106,14 +114,19 @@ default="auto"
     dual_coef_ : ndarray of shape (1 or n_classes, n_rows)
         Signed multipliers of the rows; with `warm_start` alone.
     dual_gap_ : float
-        Relative duality gap of the returned model, measured over all rows.
+        Relative duality gap of the returned model, measured over all rows that were
+        not held out; NaN if early stopping chose a model that was not measured, and so
+        is `objective_`.
     objective_ : float
         The primal objective, added over the one-vs-rest problems.
     n_rounds_ : int
     history_ : dict of ndarray
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
-        n_active, n_late, passes, objective and gap (NaN where not measured).
+        n_active, n_late, passes, objective and gap (NaN where not measured); with
+        early stopping validation_score, accuracy or R^2 on held-out rows.
         `pandas.DataFrame` takes it as it is.
+    best_validation_score_ : float
+        With `early_stopping` alone.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 
@@ -161,6 +174,9 @@ default="auto"
         local_epochs="auto",
         client_column=None,
         handle_unknown="error",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         warm_start=False,
         engine=None,
         n_jobs=None,
@@ -179,6 +195,9 @@ default="auto"
         self.local_epochs = local_epochs
         self.client_column = client_column
         self.handle_unknown = handle_unknown
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.engine = engine
         self.n_jobs = n_jobs
@@ -333,8 +352,8 @@ class FedMTLSVR(RegressorMixin, FedMTLSVM):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, \
 default="epsilon_insensitive"
     aggregation, fit_intercept, intercept_scaling, tol, max_rounds, local_epochs, \
-client_column, handle_unknown, warm_start, engine, \
-n_jobs, random_state, verbose
+client_column, handle_unknown, early_stopping, \
+validation_fraction, n_iter_no_change, warm_start, engine, n_jobs, random_state, verbose
         See `FedMTLSVC`.
 
     Attributes
@@ -383,6 +402,9 @@ n_jobs, random_state, verbose
         local_epochs="auto",
         client_column=None,
         handle_unknown="error",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
         warm_start=False,
         engine=None,
         n_jobs=None,
@@ -401,6 +423,9 @@ n_jobs, random_state, verbose
         self.local_epochs = local_epochs
         self.client_column = client_column
         self.handle_unknown = handle_unknown
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.engine = engine
         self.n_jobs = n_jobs

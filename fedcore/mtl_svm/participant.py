@@ -44,6 +44,10 @@ class Clients:
     absent: np.ndarray | None
     inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
     mirrored: bool  # there is a float32 copy of the rows for rough passes
+    s_before: np.ndarray | None = None  # as before the last visit
+    held_code: np.ndarray | None = None  # labels of held-out rows
+    tried: Any = None  # s that was scored last
+    best: Any = None  # s that was scored best, if that was not the last
 
     def widths(self, active: np.ndarray) -> np.ndarray:
         """Count the entries of the active clients' local vectors."""
@@ -91,7 +95,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
     b_before = s_before = None
     if not envelope:  # a warm start steps from 0, where everything is feasible
-        room = np.empty if cohort.warm is None else np.zeros
+        anew = cohort.warm is None and cohort.held_out is None
+        room = np.empty if anew else np.zeros
         b_before, s_before = room(C * n), room(len(s))
     kernel = SVMCohort(
         *(offsets, starts, columns, indptr, indices, data, d),
@@ -122,8 +127,11 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     inv_C2[0] = 1 / svm.C2
     kept = _zeros(len(s)) if envelope else None
     cs = Clients(
-        kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+        *(kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored),
+        s_before=s_before,
     )
+    if cohort.held_out is not None and cohort.held_out.classes is not None:
+        cs.held_code = _recode(cohort.held_out, agreement["classes"])
     if cohort.warm is not None:
         _sum_up(cohort, cs)
     return cs
@@ -262,6 +270,14 @@ def solve(
         packed=packed,
     )
     return {"s": _reply_sum(cs, active, total, packed), "figures": figures}
+
+
+def settled(cs: Clients, step: np.ndarray) -> np.ndarray:
+    """Give s as the coordinator's steps (K, C) leave it; nothing changes."""
+    if cs.s_before is None:
+        return cs.s.copy()
+    share = np.repeat(step.reshape(-1), np.repeat(np.diff(cs.starts), cs.n_classes))
+    return np.where(share == 1, cs.s, cs.s_before + share * (cs.s - cs.s_before))
 
 
 def keep_best(cs: Clients, active: np.ndarray, keep: np.ndarray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import additive, envelope, participant, warm
+from . import additive, envelope, participant, stopping, warm
 
 CLASSIFICATION = ("hinge", "squared_hinge")
 MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
@@ -28,6 +28,8 @@ class MTLSVM:
     class_weight : ((label, weight), ...), "balanced", or None
     warm         : clients start from the multipliers of an earlier fit
     keep_dual    : clients give their multipliers at the end, for the next one
+    patience     : rounds without a better score on held-out rows before the last; 0:
+                   no rows are held out
     """
 
     loss: str
@@ -42,6 +44,7 @@ class MTLSVM:
     class_weight: Any = None
     warm: bool = False
     keep_dual: bool = False
+    patience: int = 0
 
     @property
     def mirrors(self) -> bool:
@@ -100,8 +103,9 @@ class MTLSVM:
                 state["w"] = sum(hello["w"] for hello in hellos)
             state |= {"round": 1, "done": False, "sparse": first["sparse"]}
             state |= {"passes": 0.0, "n_clients": client}
-            return state, agreement
-        return additive.start(self, agreement, sizes, key), agreement
+        else:
+            state = additive.start(self, agreement, sizes, key)
+        return (stopping.start(state) if self.patience else state), agreement
 
     def weigh_classes(self, classes: np.ndarray, hellos: list[dict]) -> Any:
         """Weight (n_classes,) of each class, or None."""
@@ -118,6 +122,8 @@ class MTLSVM:
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask for the next piece of work."""
+        if self.patience and state["evaluating"]:
+            return stopping.request(state)
         if self.aggregation != "envelope":
             return additive.broadcast(self, state)
         point = envelope.point(state)
@@ -136,6 +142,19 @@ class MTLSVM:
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Fold the replies into the next state."""
+        if not self.patience:
+            return self._fold(state, reply, who, key)
+        if state["evaluating"]:
+            regression = self.loss not in CLASSIFICATION
+            return stopping.judge(state, reply["figures"], self.patience, regression)
+        after = self._fold(state, reply, who, key)
+        if not after["done"] and after["round"] == state["round"]:
+            return after
+        # An envelope has already moved on from the point that its clients solved at.
+        w = state["w"] if self.aggregation == "envelope" else after["w"]
+        return stopping.hold(state, after, w)
+
+    def _fold(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         if self.aggregation != "envelope":
             return additive.combine(self, state, reply, who, key)
         figures = reply["figures"]
@@ -155,6 +174,8 @@ class MTLSVM:
 
     def close(self, state: State) -> Request:
         """Say which of a client's two candidates for s is the one to keep."""
+        if self.patience:
+            return Request(all={"was_best": state["was_best"]}, reply={})
         if self.aggregation != "envelope":
             return Request(all={}, each={"step": state["step"]}, reply={})
         return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
@@ -162,13 +183,27 @@ class MTLSVM:
     def report(self, state: State) -> dict[str, float]:
         """Objective and relative gap where they were measured; passes so far."""
         figures = {"passes": state["passes"]}
+        if self.patience:
+            figures["validation_score"] = state["score"]
         if self.aggregation == "envelope" or state["judged"]:
-            _, gap, primal = self.result(state)
+            _, gap, primal = self._last(state)
             figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
         return figures
 
     def result(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Give w (C, length), relative gap (C,) and primal (C,) as last measured."""
+        """Give w (C, length), relative gap (C,) and primal (C,) as last measured.
+
+        With early stopping w is the best scored, the others NaN unless its own.
+        """
+        w, gap, primal = self._last(state)
+        if not self.patience:
+            return w, gap, primal
+        best = state["scored_best_w"]
+        is_last = np.array_equal(best, w) and state.get("judged", True)
+        unknown = np.full(len(w), np.nan)
+        return best, *((gap, primal) if is_last else (unknown, unknown))
+
+    def _last(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if self.aggregation != "envelope":
             return state["w"], state["gap"], state["primal"]
         best = envelope.result(state)
@@ -185,7 +220,7 @@ class MTLSVM:
             "n_entries": participant.count_entries(X),
             "sparse": sparse.issparse(X),
         }
-        if self.warm and self.aggregation == "envelope":
+        if cohort.warm is not None and self.aggregation == "envelope":
             w = cohort.warm @ X
             bias = self.bias * cohort.warm.sum(axis=1, keepdims=True)
             hello["w"] = np.hstack([w, bias]) if self.bias else w
@@ -215,10 +250,23 @@ class MTLSVM:
         work = participant.solve if message["measure"] else participant.improve
         return work(cohort, cs, message, active, key)
 
+    def evaluate(
+        self,
+        cohort: Cohort,
+        cs: participant.Clients,
+        message: dict,
+        active: np.ndarray,
+    ) -> dict:
+        """Score the held-out rows; see `stopping`."""
+        return stopping.evaluate(cohort, cs, message, self.bias)
+
     def personal(
         self, cohort: Cohort, cs: participant.Clients, message: dict
     ) -> dict[str, Any]:
         """Give the personal models v_k."""
+        if self.patience:
+            s = cs.tried if message["was_best"] else cs.best
+            return {"v": participant.personal_models(cs, s)}
         if self.aggregation == "envelope":
             everybody = np.arange(cohort.n_clients)
             participant.keep_best(cs, everybody, np.asarray(message["keep"]))

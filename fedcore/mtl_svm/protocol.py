@@ -49,7 +49,9 @@ class MTLSVM:
     @property
     def mirrors(self) -> bool:
         """Whether passes may read float32 copies of float64 rows, until measured."""
-        return self.tol >= MIRROR_TOL and self.aggregation != "envelope"
+        # Held-out rows are scored by s as it is, which must be exact after each round.
+        may = self.aggregation != "envelope" and not self.patience
+        return may and self.tol >= MIRROR_TOL
 
     # the coordinator
 

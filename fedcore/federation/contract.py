@@ -83,6 +83,8 @@ class Request:
                after another, in this order and in one `update` call, lanes side by
                side. None: the engine's own fixed blocks
     everyone : no sampling and no deadline in this exchange
+    passes   : passes of a client over its rows that the work takes, as far as is known:
+               what it costs in virtual time
     """
 
     all: Mapping[str, Any]
@@ -91,6 +93,7 @@ class Request:
     clients: np.ndarray | None = None
     lanes: np.ndarray | None = None
     everyone: bool = False
+    passes: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

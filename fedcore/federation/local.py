@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral, Real
@@ -16,8 +16,10 @@ from sklearn.utils import check_scalar
 
 from .._kernels import _rng
 from .check import check_reply
+from .clock import Clock, Traffic, columns_used
 from .contract import Algorithm, Choose, Cohort, Each, Key, Kind, Request, Sum
 from .message import down_size, up_size
+from .timing import Timing
 
 N_BLOCKS = 100  # enough for any number of threads, few enough that sums stay cheap
 
@@ -31,6 +33,8 @@ class Exchange:
     bytes_down: int
     bytes_up: int
     n_late: int = 0
+    n_dropped: int = 0
+    virtual_time: float | None = None  # at the end
 
 
 class LocalEngine:
@@ -38,11 +42,18 @@ class LocalEngine:
 
     Parameters
     ----------
+    timing : Timing, default=None
+        Random delays, deadlines and losses in virtual time; None: everybody answers.
     client_fraction : float, default=1.0
         Share of the clients that is asked in a round, drawn anew each round. Rounds
         that need everybody, such as those that measure the duality gap, ask all.
     min_clients : int, default=1
         Ask at least so many clients, or all when there are fewer.
+    commit : {"accepted", "sent"}, default="accepted"
+        What a client keeps of a visit whose reply came too late or was lost:
+        "accepted", nothing; "sent", all of it, as in the paper to the letter, so that w
+        is no longer the sum of what the clients hold. The latter is for
+        ``aggregation="sum"`` and ``"safe"`` only.
 
     Notes
     -----
@@ -52,23 +63,40 @@ class LocalEngine:
     copied, by `sklearn.base.clone`.
     """
 
-    def __init__(self, *, client_fraction: float = 1.0, min_clients: int = 1):
+    def __init__(
+        self,
+        *,
+        timing: Timing | None = None,
+        client_fraction: float = 1.0,
+        min_clients: int = 1,
+        commit: str = "accepted",
+    ):
+        self.timing = timing
         self.client_fraction = client_fraction
         self.min_clients = min_clients
+        self.commit = commit
 
     def __deepcopy__(self, memo: dict) -> LocalEngine:
         return self
 
     def __repr__(self) -> str:
+        timing = "" if self.timing is None else f"timing={self.timing!r}, "
+        commit = "" if self.commit == "accepted" else f", commit={self.commit!r}"
         return (
-            f"LocalEngine(client_fraction={self.client_fraction}, "
-            f"min_clients={self.min_clients})"
+            f"LocalEngine({timing}client_fraction={self.client_fraction}, "
+            f"min_clients={self.min_clients}{commit})"
         )
 
     @property
     def asks_everybody(self) -> bool:
         """Whether each round reaches every client."""
         return self.client_fraction == 1
+
+    @property
+    def hears_everybody(self) -> bool:
+        """Whether each round brings the reply of every client."""
+        loses = self.timing is not None and self.timing.loses_replies
+        return self.asks_everybody and not loses
 
     def open(
         self, algorithm: Algorithm, cohort: Cohort, seed: int, n_jobs: int
@@ -83,19 +111,37 @@ class LocalEngine:
             include_boundaries="right",
         )
         check_scalar(self.min_clients, "min_clients", Integral, min_val=1)
+        if self.timing is not None and not isinstance(self.timing, Timing):
+            raise ValueError(f"timing is {self.timing!r}, expected None or a Timing")
+        if self.commit not in ("accepted", "sent"):
+            raise ValueError(
+                f"commit is {self.commit!r}, expected 'accepted' or 'sent'"
+            )
+        if self.commit == "sent" and not getattr(algorithm, "may_commit_sent", False):
+            raise ValueError(
+                "commit is 'sent', expected 'accepted': with this method the "
+                "coordinator must know what each client keeps; of the multi-task SVM "
+                'only aggregation="sum" and "safe" can do without'
+            )
         n_asked = max(
             round(self.client_fraction * cohort.n_clients),
             min(self.min_clients, cohort.n_clients),
             1,
         )
-        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked)
+        clock = None if self.timing is None else Clock(self.timing, cohort)
+        sent = self.commit == "sent"
+        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent)
 
 
 class LocalRun:
     """One run of an algorithm over one cohort that holds every client."""
 
-    def __init__(self, algorithm, cohort, seed, n_jobs, n_asked):
+    def __init__(
+        self, algorithm, cohort, seed, n_jobs, n_asked, clock=None, commit_sent=False
+    ):
         self._algorithm, self._cohort = algorithm, cohort
+        self._clock: Clock | None = clock
+        self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
         self._bounds = _block_bounds(cohort)
@@ -125,6 +171,13 @@ class LocalRun:
     def exchange(self, request: Request, key: Key) -> Exchange:
         """Send a request and fold what comes back, block by block."""
         lanes = self._lanes(request, key)
+        down, n_asked, verdict = self._down_size(request), sum(map(len, lanes)), None
+        if self._clock is not None:
+            # What is rolled back need not be computed: those clients never work.
+            up = self._up_sizes(request)
+            verdict = self._clock.exchange(request, lanes, key, down, up)
+            lanes = [lane[verdict.accepted[lane]] for lane in lanes]
+            lanes = [lane for lane in lanes if len(lane)]
         fold = _Fold(request.reply, lanes, self._cohort.n_clients)
 
         def work(active: np.ndarray) -> dict:
@@ -141,12 +194,38 @@ class LocalRun:
         for active, reply in zip(lanes, self._in_order(work, lanes), strict=True):
             check_reply(request.reply, reply, len(active))
             fold.add(active, reply)
-        return Exchange(
+        answer = Exchange(
             fold.result(),
             fold.who,
-            bytes_down=fold.n_active * self._down_size(request),
+            bytes_down=n_asked * down,
             bytes_up=fold.bytes_up(),
         )
+        if verdict is None or self._clock is None:
+            return answer
+        if self._commit_sent and len(verdict.in_vain):
+            work(np.sort(verdict.in_vain).astype(np.int32))
+        up_in_vain = np.broadcast_to(up, self._everybody.shape)[verdict.in_vain]
+        return replace(
+            answer,
+            bytes_up=answer.bytes_up + int(up_in_vain.sum()),
+            n_late=verdict.n_late,
+            n_dropped=verdict.n_dropped,
+            virtual_time=self._clock.time,
+        )
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was seen of late and lost replies; None without a clock."""
+        return None if self._clock is None else self._clock.traffic
+
+    def _up_sizes(self, request: Request) -> Any:
+        """Foresee the bytes of a reply; of a sparse one, by the columns in use."""
+        sparse = [n for n, k in request.reply.items() if getattr(k, "sparse", False)]
+        if not sparse:
+            return _dense_size(tuple(request.reply.items()))
+        if self._columns is None:
+            self._columns = columns_used(self._cohort)
+        return up_size(request.reply, dict.fromkeys(sparse, self._columns))
 
     def _down_size(self, request: Request) -> int:
         """`down_size`, worked out once for messages of the same form."""

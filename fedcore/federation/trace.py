@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,8 +21,7 @@ class Trace:
     exchange : ndarray of shape (n_messages,)
         Number of the exchange, from 1.
     client : ndarray of shape (n_messages,)
-        Number of the client: its place among the clients in order of first rows, the
-        order in which they were given when their rows were grouped.
+        Number of the client.
     sent : ndarray of shape (n_messages,)
         Virtual seconds at which w was sent to the client.
     computed : ndarray of shape (n_messages,)
@@ -51,6 +50,14 @@ class Trace:
                 for column, dtype in zip(columns, _DTYPES, strict=True)
             )
         )
+
+    def renumbered(self, order: np.ndarray | None) -> Trace:
+        """Count the clients in another order: `order` lists their present numbers."""
+        if order is None:
+            return self
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order))
+        return replace(self, client=place[self.client])
 
     def __len__(self) -> int:
         return len(self.client)

@@ -14,6 +14,7 @@ import numpy as np
 from .._kernels import _rng
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES
 from ..federation.contract import Key, Request, State, Sum
+from . import certificate
 
 if TYPE_CHECKING:
     from .protocol import MTLSVM
@@ -39,6 +40,10 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "gap": np.full(C, np.nan),
         "working": np.ones(C, np.uint8),
         "measuring": np.zeros(C, np.uint8),
+        "estimate": np.full(C, np.nan),
+        "heard": 0,  # replies of this round
+        "certify": False,
+        "opening": False,  # measured before any work
         "seen": np.zeros(C),  # gap of this round, as the clients met it on their way
         "seen_before": np.zeros(C),
         "trust": np.ones(C),  # the measured gap over the one seen, when last measured
@@ -50,6 +55,10 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "passes": 0.0,
         "turn": 0,
     }
+    if agreement["certify"]:
+        # The first bound needs a gap of everybody.
+        state |= certificate.start(K, C, length)
+        state |= {"opening": True, "measuring": np.ones(C, np.uint8)}
     if svm.aggregation == "sequential":
         # Each lane has a w of its own: where that is long beside the rows, one serves.
         wide = N_LANES * TURNS_A_ROUND * length > 4 * sizes["n_entries"]
@@ -67,7 +76,7 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
     message = {"w": state["w"], "measure": bool(state["measuring"].any())}
     if message["measure"]:
         message |= {"working": state["measuring"], "tol": np.full(C, -np.inf)}
-        message["renew"] = state["rough"]
+        message |= {"renew": state["rough"], "certify": state["certify"]}
         reply = _reply_kinds("s", length, C, state["sparse"])
         each = {"step": state["step"]}
         return Request(all=message, each=each, reply=reply, everyone=True)
@@ -78,22 +87,29 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
         "rough": state["rough"],
         "coupling": state["coupling"],
         "hand_on": sequential,
+        "certify": state["certify"],
     }
     clients, lanes = _turn(state) if sequential else (None, None)
     return Request(
         all=message,
         each={"step": state["step"]},
-        reply=_reply_kinds("ds", length, C, state["sparse"]),
+        reply=_reply_kinds("ds", length, C, state["sparse"], state["certify"]),
         clients=clients,
         lanes=lanes,
+        passes=state["n_passes"] + state["certify"],
     )
 
 
 @lru_cache(maxsize=16)
-def _reply_kinds(name: str, length: int, C: int, sparse: bool) -> dict[str, Sum]:
+def _reply_kinds(
+    name: str, length: int, C: int, sparse: bool, certify: bool = False
+) -> dict[str, Sum]:
     """Kinds of the replies; they are the same all through a run."""
     n_figures = N_UPDATE_FIGURES if name == "ds" else N_SOLVE_FIGURES
-    return {name: Sum((length, C), sparse), "figures": Sum((C, n_figures))}
+    kinds = {name: Sum((length, C), sparse), "figures": Sum((C, n_figures))}
+    if certify:
+        kinds["gaps"] = Sum((C, certificate.N_FIGURES))
+    return kinds
 
 
 def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
@@ -108,12 +124,20 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
     if svm.aggregation == "sum" and not (state["dual"] >= 0).all():
         # At b = 0 the dual is 0: the published rule has left the road.
         state["diverged"] = True
+    if state["certify"]:
+        certificate.judge(svm, state)
+        if certificate.holds(svm, state):
+            return state | {"done": True, "certified": True}
+    # The silent ones are thought to be like the others.
+    state["seen"] = state["seen"] * (len(who) / max(state["heard"], 1))
     seen = np.maximum(state["seen"], 0)  # of rounding, it may fall a hair below
     before = np.maximum(state["seen_before"], 0)
     # The clients met this gap in the middle of the round; it fell on to its end.
     trend = np.divide(seen, before, out=np.ones_like(seen), where=before > seen)
     estimate = trend * seen / np.maximum(seen + state["dual"], 1e-300)
     due = estimate * state["trust"] <= svm.tol
+    if state["certify"] or not state["heard"]:
+        due[:] = False
     state["promised"] = due.copy()
     if state["round"] >= min(state["look_at"], svm.max_rounds) or state["diverged"]:
         due[:] = True
@@ -125,6 +149,9 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
 
 def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
     """Take w + g ds, with the best common g in [0, 1] unless the rule fixes it at 1."""
+    state["judged"] = False
+    if not who.any():
+        return state
     w, changes, figures = state["w"].copy(), reply["ds"].T, reply["figures"].tolist()
     steps, dual = np.ones(len(w)), state["dual"].copy()
     for c, (own_linear, own_quadratic, _) in enumerate(figures):
@@ -132,7 +159,7 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
         linear = own_linear - float(w[c] @ dw)
         quadratic = own_quadratic + float(dw @ dw)
         step = 1.0
-        if svm.aggregation in ("line_search", "sequential"):
+        if svm.aggregation not in ("sum", "safe"):
             best = linear / quadratic if quadratic > 0 else float(linear > 0)
             step = min(max(best, 0.0), 1.0)
             if svm.aggregation == "sequential":
@@ -140,10 +167,12 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
         w[c] += dw if step == 1 else step * dw
         dual[c] += step * (linear - step * quadratic / 2)
         steps[c] = step
+    if state["certify"]:
+        certificate.meet(state, who, state["w"], reply["gaps"], np.array(steps))
     state["w"], state["dual"] = w, dual
     state["step"][who] = steps
+    state["heard"] += int(np.count_nonzero(who))
     state["seen"] = state["seen"] + reply["figures"][:, 2]
-    state["judged"] = False
     state["passes"] += state["n_passes"] * np.count_nonzero(who) / len(who)
     return state
 
@@ -171,17 +200,21 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     state["dual"] = np.where(measured, primal - gap, state["dual"])
     state["gap"] = np.where(measured, relative, state["gap"])
     trust = np.minimum(relative / np.maximum(state["estimate"], 1e-300), MOST_TRUST)
-    state["trust"] = np.where(measured, trust, state["trust"])
+    state["trust"] = np.where(measured & ~np.isnan(trust), trust, state["trust"])
     state["step"][np.ix_(who, measured)] = 1
     state["working"] = state["working"] * ~(measured & (relative <= svm.tol))
     state["measuring"] = np.zeros_like(state["measuring"])
     state["judged"] = True
+    if state["certify"]:
+        certificate.meet_all(state, measured, reply["figures"][:, 0])
+        certificate.judge(svm, state)
+    opening, state["opening"] = state["opening"], False
     state["done"] = bool(
         not state["working"].any()
         or state["diverged"]
-        or state["round"] >= svm.max_rounds
+        or (state["round"] >= svm.max_rounds and not opening)
     )
-    if state["done"]:
+    if state["done"] or opening:
         return state
     if state["rough"]:  # s was renewed from the exact rows, and w is their sum
         state["w"] = np.where(measured[:, None], reply["s"].T, state["w"])
@@ -192,7 +225,7 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
 
 def _next_round(state: State, key: Key) -> State:
     state["round"] += 1
-    state["turn"] = 0
+    state["turn"] = state["heard"] = 0
     state["seen_before"] = state["seen"]
     state["seen"] = np.zeros_like(state["seen"])
     if "order" in state:

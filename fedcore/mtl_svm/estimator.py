@@ -58,6 +58,7 @@ class _FedMTLSVM(BaseEstimator):
 
     def _algorithm(self, engine: LocalEngine, n_rows, n_columns, n_clients) -> MTLSVM:
         aggregation = self.aggregation
+        hears_everybody = getattr(engine, "hears_everybody", engine.asks_everybody)
         if aggregation == "auto":
             # Clients with more rows than columns are solved whole, and then few rounds
             # are also the shortest way; with fewer, passes in turns are.
@@ -65,8 +66,11 @@ class _FedMTLSVM(BaseEstimator):
             smooth = self.C2 <= SMOOTHING_FROM or self.loss.startswith("squared")
             if self.engine is None and not (solved_whole and smooth):
                 aggregation = "sequential"
+            elif not engine.asks_everybody:
+                aggregation = "line_search"
             else:
-                aggregation = "envelope" if engine.asks_everybody else "line_search"
+                aggregation = "envelope" if hears_everybody else "auto"
+        keeps_accepted = getattr(engine, "commit", "accepted") == "accepted"
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             class_weight = tuple(class_weight.items())
@@ -81,6 +85,10 @@ class _FedMTLSVM(BaseEstimator):
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
             class_weight=class_weight,
+            certify=not hears_everybody
+            and keeps_accepted
+            and aggregation in ("auto", "line_search", "safe", "sum")
+            and self.C2 < np.inf,
         )
 
     def _fit(self, X, rows, y, clients, sample_weight, classes=None):
@@ -108,16 +116,25 @@ class _FedMTLSVM(BaseEstimator):
             ) from error
         w, gap, primal = algorithm.result(outcome.state)
         self._warn_unless_converged(algorithm, outcome, float(gap.max()))
+        names, by_name = _sorted_names(groups.names)
+        starved = self._starved(outcome.traffic, groups.names)
 
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
         if classes is not None:
             self.classes_ = classes
-        self.clients_, by_name = _sorted_names(groups.names)
+        self.clients_ = names
         self._set_models(w, outcome.personal["v"], by_name, algorithm.bias)
         self.n_rounds_ = int(outcome.history["round"][-1])
         self.history_ = outcome.history
         self.dual_gap_ = float(gap.max())
         self.objective_ = float(primal.sum())
+        bounded = outcome.state.get("certified", False)
+        self.dual_gap_kind_ = "bound" if bounded else "measured"
+        self.starved_ = starved
+        if outcome.traffic is not None and outcome.traffic.trace is not None:
+            self.trace_ = outcome.traffic.trace.renumbered(by_name)
+        elif hasattr(self, "trace_"):
+            del self.trace_
         return self
 
     def _set_models(self, w, v, by_name, bias):
@@ -141,6 +158,24 @@ class _FedMTLSVM(BaseEstimator):
             self.client_coef_ = v[:, :, :d].copy() if bias else v
             last = v[:, :, d].copy() if bias else np.zeros((K, C))
         self.client_intercept_ = last * bias if bias else last
+
+    def _starved(self, traffic, names):
+        """Name the clients whose work never or hardly ever counted; warn of them."""
+        if traffic is None or not len(traffic.starved):
+            return names[:0]
+        starved = traffic.starved
+        shown = ", ".join(
+            f"{names[k]!s} ({traffic.accepted[k]} of {traffic.asked[k]})"
+            for k in starved[:5].tolist()
+        )
+        warnings.warn(
+            f"{len(starved)} of {len(names)} clients starved: their replies came in "
+            f"time never or hardly ever: {shown}{', ...' if len(starved) > 5 else ''}. "
+            f"Let the coordinator wait longer.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return _sorted_names(names[starved])[0]
 
     def _warn_unless_converged(self, algorithm, outcome, gap):
         name = type(self).__name__
@@ -274,7 +309,8 @@ default="auto"
         - "safe": all at once with steps short enough to be added [2]_.
         - "sum": the published rule, which may diverge with many clients; the fit
           then warns.
-        - "auto": with an engine "envelope", or "line_search" if it samples clients.
+        - "auto": with an engine "envelope", or "line_search" if it samples clients or
+          as soon as a reply is missing.
           Without one "envelope" where clients have more rows than columns and at most
           200 of these, else "sequential".
     fit_intercept : bool, default=True
@@ -321,13 +357,25 @@ default="auto"
         With more than two classes, zero for a class that a client has no row of.
     client_intercept_ : ndarray of shape (n_clients, 1 or n_classes)
     dual_gap_ : float
-        Relative duality gap of the returned model, measured over all rows.
+        Relative duality gap of the returned model, over all rows.
+    dual_gap_kind_ : {"measured", "bound"}
+        "bound" if replies may be missing and the fit stopped on what is known without
+        the silent clients: the gap is at most `dual_gap_`, and the primal objective at
+        most `objective_`. A silent client's model is then the one that it made last.
     objective_ : float
         The primal objective, added over the one-vs-rest problems.
     n_rounds_ : int
+    starved_ : ndarray
+        Identifiers of clients whose replies counted in less than a twentieth of the
+        exchanges with a deadline; see `Timing`.
+    trace_ : Trace
+        The messages of the fit, with ``Timing(..., trace=True)`` only. Its `client`
+        are places in `clients_`.
     history_ : dict of ndarray
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
-        n_active, n_late, passes, objective and gap (NaN where not measured).
+        n_active, n_late, n_dropped, passes, objective and gap (NaN where not measured).
+        With an engine that may lose replies also gap_bound, above the gap of some model
+        in each round, and with `Timing` virtual_time (seconds, at the end).
         `pandas.DataFrame` takes it as it is.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -507,7 +555,8 @@ handle_unknown, engine, n_jobs, random_state, verbose
     client_coef_ : ndarray of shape (n_clients, n_features), or CSR if X was sparse
         The personal parts v_k: a client's model is ``coef_ + client_coef_[k]``.
     client_intercept_ : ndarray of shape (n_clients,)
-    dual_gap_, objective_, n_rounds_, history_, n_features_in_, feature_names_in_
+    dual_gap_, dual_gap_kind_, objective_, n_rounds_, starved_, trace_, history_, \
+n_features_in_, feature_names_in_
         See `FedMTLSVC`.
 
     Warns

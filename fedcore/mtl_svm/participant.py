@@ -12,6 +12,7 @@ from scipy import sparse
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
 from ..federation.contract import Cohort, Entries, Key
+from . import certificate
 
 LOSSES = (
     "hinge",
@@ -41,6 +42,7 @@ class Clients:
     absent: np.ndarray | None
     inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
     mirrored: bool  # there is a float32 copy of the rows
+    met: np.ndarray | None  # (2, K, C) gaps at the last w, before and after the work
 
     def widths(self, active: np.ndarray) -> np.ndarray:
         """Count the entries of the active clients' local vectors."""
@@ -76,6 +78,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         if C > 1:
             absent = _absent(code, cohort, C)
     envelope = svm.aggregation == "envelope"
+    auto = svm.aggregation == "auto"  # b_before = 0 then serves the first step
+    room = np.zeros if auto else np.empty
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
     kernel = SVMCohort(
         *(offsets, starts, columns, indptr, indices, data, d),
@@ -92,8 +96,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         sqnorm=sqnorm,
         b=_zeros(C * n),
         s=s,
-        b_before=None if envelope else np.empty(C * n),
-        s_before=None if envelope else np.empty(len(s)),
+        b_before=None if envelope else room(C * n),
+        s_before=None if envelope else room(len(s)),
         rest=np.zeros(C * n, np.uint8),
         violation=np.full((K, C), np.inf),
     )
@@ -105,9 +109,10 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         mirrored = False
     inv_C2 = np.zeros((2, C))
     inv_C2[0] = 1 / svm.C2
-    kept = _zeros(len(s)) if envelope else None
+    kept = _zeros(len(s)) if envelope or auto else None
+    met = np.zeros((2, K, C)) if agreement["certify"] else None
     return Clients(
-        kernel, C, length, starts, columns, s, kept, absent, inv_C2, mirrored
+        kernel, C, length, starts, columns, s, kept, absent, inv_C2, mirrored, met
     )
 
 
@@ -152,8 +157,15 @@ def improve(
     else:
         w = np.require(message["w"], requirements=["C", "W"])
         total, packed = _room(cs, active)
+    step, gaps = message["step"], None
+    if message["certify"]:
+        gaps = np.zeros((cs.n_classes, certificate.N_FIGURES))
+        gaps[:, certificate.OLD] = _last_gaps(cs, active, step)
+        # The first one takes the step.
+        gaps[:, certificate.BEFORE] = _meet(cs, 0, active, step, message)
+        step = None
     cs.kernel.update(
-        *(active, message["step"], w, total, figures),
+        *(active, step, w, total, figures),
         coupling=message["coupling"],
         inv_C2=cs.inv_C2,
         working=message["working"],
@@ -168,7 +180,29 @@ def improve(
     if hand_on:
         w -= message["w"]
         w /= message["coupling"][:, None]
-    return {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
+    reply = {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
+    if gaps is not None:
+        gaps[:, certificate.AFTER] = _meet(cs, 1, active, None, message)
+        reply["gaps"] = gaps
+    return reply
+
+
+def _last_gaps(cs: Clients, active: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Add up the gaps that the clients had after the step of their last contact."""
+    before, after = cs.met[:, active]
+    return ((1 - step) * before + step * after).sum(axis=0)
+
+
+def _meet(cs: Clients, when: int, active, step, message: dict) -> np.ndarray:
+    """Measure and remember the gaps at the broadcast w; give their sum."""
+    gaps = np.zeros((len(active), cs.n_classes))
+    cs.kernel.gaps(
+        *(active, step, message["w"], gaps),
+        inv_C2=cs.inv_C2,
+        working=message["working"],
+    )
+    cs.met[when, active] = gaps
+    return gaps.sum(axis=0)
 
 
 def solve(
@@ -196,6 +230,9 @@ def solve(
         renew=cs.mirrored and bool(message.get("renew", False)),
         packed=packed,
     )
+    if message["certify"]:
+        _meet(cs, 0, active, None, message)
+        cs.met[1, active] = cs.met[0, active]
     return {"s": _reply_sum(cs, active, total, packed), "figures": figures}
 
 
@@ -215,13 +252,38 @@ def keep_best(cs: Clients, active: np.ndarray, keep: np.ndarray) -> None:
             np.copyto(cs.kept[place], cs.s[place], where=chosen)
 
 
+def settle(cs: Clients, settled: np.ndarray) -> np.ndarray:
+    """Give s, in the classes that are settled as it was kept."""
+    widths = np.repeat(np.diff(cs.starts), cs.n_classes)
+    chosen = np.repeat(np.tile(settled, len(cs.starts) - 1), widths)
+    np.copyto(cs.s, cs.kept, where=chosen)
+    return cs.s
+
+
+def take_steps(cs: Clients, message: dict) -> None:
+    """Take the step of each client's last visit."""
+    everybody = np.arange(len(cs.starts) - 1, dtype=np.int32)
+    _meet(cs, 1, everybody, np.ascontiguousarray(message["step"]), message)
+
+
+def stay(cs: Clients, v: Any, message: dict) -> Any:
+    """Shift v so that w + v is what it was at the w that a client last heard."""
+    table, contact = message["contact_w"] - message["w"], message["contact"]
+    if cs.columns is None:
+        return v + table[contact]
+    row = np.repeat(np.arange(v.shape[0]), np.diff(v.indptr))
+    client, label = np.divmod(row, cs.n_classes)
+    v.data += table[contact[client], label, v.indices]
+    return v
+
+
 def _stretches(active: np.ndarray) -> list[tuple[int, int]]:
     """Find the runs first .. last of neighbouring clients."""
     breaks = np.flatnonzero(np.diff(active) != 1) + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(active, breaks)]
 
 
-def personal_models(cs: Clients, s: np.ndarray) -> Any:
+def personal_models(cs: Clients, s: Any) -> Any:
     """v_k = s_k / C2: (K, C, length), or CSR (K C, length) when the rows are sparse."""
     K, C = len(cs.starts) - 1, cs.n_classes
     v = s * cs.inv_C2[0, 0]

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import additive, envelope, participant
+from . import additive, certificate, envelope, participant, switch
 
 CLASSIFICATION = ("hinge", "squared_hinge")
 MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
@@ -25,6 +25,8 @@ class MTLSVM:
     """One fit of the model; a plain record of numbers.
 
     bias         : value of the constant column, 0 for none
+    aggregation  : "auto" is "envelope" until a reply is missing, then "line_search"
+    certify      : bound the gap of each round though replies may be missing
     class_weight : ((label, weight), ...), "balanced", or None
     """
 
@@ -38,11 +40,21 @@ class MTLSVM:
     tol: float
     max_rounds: int
     class_weight: Any = None
+    certify: bool = False
 
     @property
     def mirrors(self) -> bool:
         """Whether passes may read float32 copies of float64 rows, until measured."""
-        return self.tol >= MIRROR_TOL and self.aggregation != "envelope"
+        solves = self.aggregation in ("envelope", "auto")
+        return self.tol >= MIRROR_TOL and not solves and not self.certify
+
+    @property
+    def may_commit_sent(self) -> bool:
+        """Whether clients may keep work that the coordinator never saw."""
+        return self.aggregation in ("sum", "safe")
+
+    def _is_additive(self, state: State) -> bool:
+        return state.get("additive", self.aggregation != "envelope")
 
     # the coordinator
 
@@ -83,7 +95,9 @@ class MTLSVM:
             "n_entries": sum(h["n_entries"] for h in hellos),
             "sparse": first["sparse"],
         }
-        if self.aggregation == "envelope":
+        # Where a class is absent phi has kinks, and the bound does not hold.
+        agreement["certify"] = self.certify and not has_absent
+        if self.aggregation in ("envelope", "auto"):
             state = envelope.start(
                 agreement["n_classes"],
                 sizes["length"],
@@ -93,7 +107,9 @@ class MTLSVM:
                 has_absent=has_absent,
             )
             state |= {"round": 1, "done": False, "sparse": first["sparse"]}
-            state |= {"passes": 0.0, "n_clients": client}
+            state |= {"passes": 0.0, "n_clients": client, "additive": False}
+            state |= {"silent": False, "certify": agreement["certify"]}
+            state |= {"last_passes": 0.0}
             return state, agreement
         return additive.start(self, agreement, sizes, key), agreement
 
@@ -116,32 +132,39 @@ class MTLSVM:
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask for the next piece of work."""
-        if self.aggregation != "envelope":
+        if self._is_additive(state):
             return additive.broadcast(self, state)
         point = envelope.point(state)
         C, length = point["w"].shape
         message = {
             "w": point["w"],
             "measure": True,
-            "tol": point["tol"],
+            "tol": np.full(C, -np.inf) if state["silent"] else point["tol"],
             "inv_C2": np.stack([point["inv_C2"], point["inv_C2_absent"]]),
             "working": point["working"].astype(np.uint8),
             "keep": point["keep"],
+            "certify": False,
         }
         vector = Sum((length, C), state["sparse"])
         reply = {"s": vector, "figures": Sum((C, participant.N_SOLVE_FIGURES))}
-        return Request(all=message, reply=reply, everyone=True)
+        everyone = self.aggregation == "envelope" or state["silent"]
+        passes = 1 + (0 if state["silent"] else state["last_passes"])
+        return Request(all=message, reply=reply, everyone=everyone, passes=passes)
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Fold the replies into the next state."""
-        if self.aggregation != "envelope":
+        if self._is_additive(state):
             return additive.combine(self, state, reply, who, key)
         figures = reply["figures"]
         names = ("gap", "primal", "dual", "true_primal", "true_dual", "passes")
         answer = dict(zip(names, figures.T, strict=True)) | {"s": reply["s"].T}
-        passes = state["passes"] + answer.pop("passes").sum() / state["n_clients"]
-        state = envelope.absorb(state, answer, tol=self.tol)
-        state["passes"] = passes
+        last = answer.pop("passes").sum() / state["n_clients"]
+        made = {"passes": state["passes"] + last, "last_passes": last}
+        if state["silent"]:
+            return switch.begin(self, state, answer["s"], answer["true_dual"], key)
+        if not who.all():
+            return state | made | {"silent": True}
+        state = envelope.absorb(state, answer, tol=self.tol) | made
         if (
             state["round"] >= self.max_rounds
             or not envelope.point(state)["working"].any()
@@ -153,21 +176,33 @@ class MTLSVM:
 
     def close(self, state: State) -> Request:
         """Say which of a client's two candidates for s is the one to keep."""
-        if self.aggregation != "envelope":
-            return Request(all={}, each={"step": state["step"]}, reply={})
-        return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
+        if not self._is_additive(state):
+            return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
+        message, each = {}, {"step": state["step"]}
+        if "settled" in state:
+            message["settled"] = state["settled"]
+        if state.get("certified"):
+            message |= {"w": certificate.result(state)[0]}
+            message |= {"working": state["working"], "contact_w": state["contact_w"]}
+            each["contact"] = state["contact"]
+        return Request(all=message, each=each, reply={})
 
     def report(self, state: State) -> dict[str, float]:
         """Objective and relative gap where they were measured; passes so far."""
         figures = {"passes": state["passes"]}
-        if self.aggregation == "envelope" or state["judged"]:
+        if not self._is_additive(state) or state["judged"]:
             _, gap, primal = self.result(state)
             figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
+        if state["certify"]:
+            bound = state["gap_bound"] if self._is_additive(state) else state["gap"]
+            figures["gap_bound"] = float(bound.max())
         return figures
 
     def result(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Give w (C, length), relative gap (C,) and primal (C,) as last measured."""
-        if self.aggregation != "envelope":
+        if state.get("certified"):
+            return certificate.result(state)
+        if self._is_additive(state):
             return state["w"], state["gap"], state["primal"]
         best = envelope.result(state)
         return best["w"], best["gap"], best["primal"]
@@ -213,8 +248,15 @@ class MTLSVM:
         self, cohort: Cohort, cs: participant.Clients, message: dict
     ) -> dict[str, Any]:
         """Give the personal models v_k."""
-        if self.aggregation == "envelope":
+        if "keep" in message:
             everybody = np.arange(cohort.n_clients)
             participant.keep_best(cs, everybody, np.asarray(message["keep"]))
-        s = cs.s if cs.kept is None else cs.kept
-        return {"v": participant.personal_models(cs, s)}
+            return {"v": participant.personal_models(cs, cs.kept)}
+        s = cs.s
+        if "settled" in message:
+            s = participant.settle(cs, np.asarray(message["settled"]))
+        if "contact" not in message:
+            return {"v": participant.personal_models(cs, s)}
+        participant.take_steps(cs, message)
+        v = participant.personal_models(cs, cs.s)
+        return {"v": participant.stay(cs, v, message)}

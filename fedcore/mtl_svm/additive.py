@@ -136,7 +136,7 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
     trend = np.divide(seen, before, out=np.ones_like(seen), where=before > seen)
     estimate = trend * seen / np.maximum(seen + state["dual"], 1e-300)
     due = estimate * state["trust"] <= svm.tol
-    if state["certify"] or not state["heard"]:
+    if not state["heard"]:
         due[:] = False
     state["promised"] = due.copy()
     if state["round"] >= min(state["look_at"], svm.max_rounds) or state["diverged"]:

@@ -12,7 +12,8 @@ from .contract import Cohort, Key, Request
 from .timing import Timing
 from .trace import ACCEPTED, DISCARDED, DROPPED, INTERRUPTED, Trace
 
-HARDLY = 0.05  # a client whose replies count in less than this share is starved
+HARDLY = 0.05  # a client whose replies count in less than this share is starved,
+FEW_CHANCES = 10  # unless it was asked less often: that may be chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Traffic:
     @property
     def starved(self) -> np.ndarray:
         """Numbers of the clients whose replies never or hardly ever counted."""
-        return np.flatnonzero(self.accepted < HARDLY * self.asked)
+        hardly = self.accepted < HARDLY * self.asked
+        return np.flatnonzero(hardly & (self.asked >= FEW_CHANCES))
 
 
 class Clock:

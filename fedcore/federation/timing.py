@@ -34,9 +34,9 @@ class Timing:
         How long a client computes. A draw of the distribution, for each client and
         exchange, is multiplied by the cost of the work, ``passes (c (m + d) + r n +
         c0)`` with n rows, d columns and m entries (n d if dense): with a distribution
-        of mean 1 that is the mean. A callable ``delay(sizes, d, key)`` gives the seconds
-        (n_clients,) itself: `sizes` are the clients' numbers of rows, `key` is (seed,
-        number of the exchange).
+        of mean 1 that is the mean. A callable ``delay(sizes, d, key)`` gives the
+        seconds (n_clients,) itself: `sizes` are the clients' numbers of rows, `key` is
+        (seed, number of the exchange).
     wait : float or callable
         Seconds that the coordinator collects; ``inf``: until all have answered. A
         callable gets the number of the exchange, from 1; those that wait for everybody

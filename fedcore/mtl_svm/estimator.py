@@ -366,8 +366,8 @@ default="auto"
         The primal objective, added over the one-vs-rest problems.
     n_rounds_ : int
     starved_ : ndarray
-        Identifiers of clients whose replies counted in less than a twentieth of the
-        exchanges with a deadline; see `Timing`.
+        Identifiers of clients whose replies counted in less than a twentieth of at
+        least ten exchanges with a deadline; see `Timing`.
     trace_ : Trace
         The messages of the fit, with ``Timing(..., trace=True)`` only. Its `client`
         are places in `clients_`.

@@ -260,11 +260,32 @@ def test_where_the_bound_is_weak_the_gap_is_measured(fit, C2):
         assert "gap_bound" not in model.history_
 
 
-def test_regression_and_several_classes_reach_their_gap(federation):
-    X, _, clients = federation
-    label = np.argmax(X[:, :3], axis=1)
-    model = FedMTLSVC(0.1, 0.3, engine=late(), random_state=0).fit(X, label, clients)
+@pytest.mark.parametrize("aggregation", ["line_search", "auto"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gap_of_several_classes_is_that_of_the_worst(aggregation, seed):
+    X, _, clients = make_mtl_classification(
+        n_clients=8, n_samples=40, n_features=6, random_state=seed
+    )
+    label = np.argmax(X[:, :3] + [0, 0, 0.5], axis=1)
+    settings = {"C1": 0.1, "C2": 0.3, "random_state": seed}
+    model = FedMTLSVC(aggregation=aggregation, engine=late(), **settings)
+    model.fit(X, label, clients)
+    total = 0.0
+    owner = np.searchsorted(model.clients_, clients)
+    for c in range(3):
+        sign = np.where(label == c, 1, -1)
+        exact = FedMTLSVC(tol=1e-7, **settings).fit(X, sign, clients)
+        w = np.append(model.coef_[c], model.intercept_[c])
+        v = np.column_stack([model.client_coef_[:, c], model.client_intercept_[:, c]])
+        A = np.column_stack([X, np.ones(len(X))])
+        _, primal = hinge_gap(A, sign, owner, w, v, np.zeros(len(X)), 0.1, 0.3)
+        assert primal - exact.objective_ <= model.dual_gap_ * primal
+        total += primal
+    assert total <= model.objective_ * (1 + 1e-12)
     assert model.dual_gap_ <= 1e-3
+
+
+def test_regression_reaches_its_gap():
     Z, t, owners = make_mtl_regression(
         n_clients=8, n_samples=20, n_features=5, random_state=0
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -17,11 +16,10 @@ from sklearn.utils import check_scalar
 from .._kernels import _rng
 from .check import check_reply
 from .clock import Clock, Traffic, columns_used
-from .contract import Algorithm, Choose, Cohort, Each, Key, Kind, Request, Sum
+from .contract import Algorithm, Cohort, Key, Request
+from .fold import Fold, block_bounds, dense_size
 from .message import down_size, up_size
 from .timing import Timing
-
-N_BLOCKS = 100  # enough for any number of threads, few enough that sums stay cheap
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class LocalRun:
         self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
-        self._bounds = _block_bounds(cohort)
+        self._bounds = block_bounds(cohort)
         self._n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
         self._state: Any = None
@@ -178,7 +176,7 @@ class LocalRun:
             verdict = self._clock.exchange(request, lanes, key, down, up)
             lanes = [lane[verdict.accepted[lane]] for lane in lanes]
             lanes = [lane for lane in lanes if len(lane)]
-        fold = _Fold(request.reply, lanes, self._cohort.n_clients)
+        fold = Fold(request.reply, lanes, self._cohort.n_clients)
 
         def work(active: np.ndarray) -> dict:
             message = dict(request.all)
@@ -222,7 +220,7 @@ class LocalRun:
         """Foresee the bytes of a reply; of a sparse one, by the columns in use."""
         sparse = [n for n, k in request.reply.items() if getattr(k, "sparse", False)]
         if not sparse:
-            return _dense_size(tuple(request.reply.items()))
+            return dense_size(tuple(request.reply.items()))
         if self._columns is None:
             self._columns = columns_used(self._cohort)
         return up_size(request.reply, dict.fromkeys(sparse, self._columns))
@@ -282,72 +280,3 @@ def _form(value: Any) -> tuple:
     if isinstance(value, tuple):  # a table, of which each client gets one row
         value = value[0]
     return getattr(value, "shape", None), getattr(value, "dtype", type(value))
-
-
-@lru_cache(maxsize=64)
-def _dense_size(kinds: tuple[tuple[str, Kind], ...]) -> int:
-    return up_size(dict(kinds))
-
-
-def _block_bounds(cohort: Cohort) -> np.ndarray:
-    """First client of each block, and the end: equal work, decided by sizes alone."""
-    K = cohort.n_clients
-    rows = np.diff(cohort.offsets)
-    work = np.cumsum(rows + 1.0)
-    cuts = np.searchsorted(work, work[-1] * np.arange(1, N_BLOCKS) / N_BLOCKS)
-    return np.unique(np.concatenate([[0], cuts + 1, [K]]).clip(0, K))
-
-
-class _Fold:
-    """Adds the replies of blocks as they come in their order."""
-
-    def __init__(
-        self, kinds: Mapping[str, Kind], lanes: list[np.ndarray], n_clients: int
-    ):
-        self._kinds = kinds
-        self._counts: dict[str, list[np.ndarray]] = {}
-        self._total: dict[str, Any] = {}
-        self.who = np.zeros(n_clients, bool)
-        self.n_active = 0
-        for name, kind in kinds.items():
-            if isinstance(kind, Each):
-                self._total[name] = np.full((n_clients, *kind.shape), np.nan)
-            elif isinstance(kind, Choose):
-                self._total[name] = None
-            elif kind.sparse:
-                self._counts[name] = []
-                self._total[name] = np.zeros(kind.shape)
-
-    def add(self, active: np.ndarray, reply: dict) -> None:
-        self.who[active] = True
-        self.n_active += len(active)
-        for name, kind in self._kinds.items():
-            part = reply[name]
-            if isinstance(kind, Each):
-                self._total[name][active] = part
-            elif isinstance(kind, Choose):
-                best = self._total[name]
-                if best is None or (part.key, part.client) < (best.key, best.client):
-                    self._total[name] = part
-            elif kind.sparse:
-                self._counts[name].append(part.counts)
-                if part.index is None:
-                    self._total[name] += part.rows
-                else:
-                    self._total[name][part.index] += part.rows
-            elif name in self._total:
-                self._total[name] += part
-            else:
-                self._total[name] = np.array(part)
-
-    def result(self) -> dict:
-        for name, kind in self._kinds.items():
-            if isinstance(kind, Sum) and name not in self._total:
-                self._total[name] = np.zeros(kind.shape)
-        return self._total
-
-    def bytes_up(self) -> int:
-        if not self._counts:
-            return self.n_active * _dense_size(tuple(self._kinds.items()))
-        counts = {name: np.concatenate(c) for name, c in self._counts.items() if c}
-        return int(np.sum(up_size(self._kinds, counts))) if counts else 0

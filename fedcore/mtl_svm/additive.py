@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 N_LANES = 2  # work side by side in a turn, whatever the threads; more overshoot more
 TURNS_A_ROUND = 2  # more are no better, and each costs an exchange
 
+MOST_CONTACTS = (
+    100  # w's of the past that are kept for the bound; then all are measured
+)
 MOST_TRUST = 10.0  # a gap met on the way says nothing when it is further off than this
 
 
@@ -138,6 +141,10 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
     due = estimate * state["trust"] <= svm.tol
     if not state["heard"]:
         due[:] = False
+    if state["certify"] and len(state["contact_w"]) > MOST_CONTACTS:
+        due[:] = True
+    if state["certify"]:  # the classes share their contacts
+        due[:] = (due & (state["working"] > 0)).any()
     state["promised"] = due.copy()
     if state["round"] >= min(state["look_at"], svm.max_rounds) or state["diverged"]:
         due[:] = True

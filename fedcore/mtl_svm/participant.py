@@ -12,7 +12,7 @@ from scipy import sparse
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
 from ..federation.contract import Cohort, Entries, Key
-from . import certificate
+from . import certificate, contact
 
 LOSSES = (
     "hinge",
@@ -160,9 +160,9 @@ def improve(
     step, gaps = message["step"], None
     if message["certify"]:
         gaps = np.zeros((cs.n_classes, certificate.N_FIGURES))
-        gaps[:, certificate.OLD] = _last_gaps(cs, active, step)
+        gaps[:, certificate.OLD] = contact.last_gaps(cs, active, step)
         # The first one takes the step.
-        gaps[:, certificate.BEFORE] = _meet(cs, 0, active, step, message)
+        gaps[:, certificate.BEFORE] = contact.meet(cs, 0, active, step, message)
         step = None
     cs.kernel.update(
         *(active, step, w, total, figures),
@@ -182,27 +182,9 @@ def improve(
         w /= message["coupling"][:, None]
     reply = {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
     if gaps is not None:
-        gaps[:, certificate.AFTER] = _meet(cs, 1, active, None, message)
+        gaps[:, certificate.AFTER] = contact.meet(cs, 1, active, None, message)
         reply["gaps"] = gaps
     return reply
-
-
-def _last_gaps(cs: Clients, active: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Add up the gaps that the clients had after the step of their last contact."""
-    before, after = cs.met[:, active]
-    return ((1 - step) * before + step * after).sum(axis=0)
-
-
-def _meet(cs: Clients, when: int, active, step, message: dict) -> np.ndarray:
-    """Measure and remember the gaps at the broadcast w; give their sum."""
-    gaps = np.zeros((len(active), cs.n_classes))
-    cs.kernel.gaps(
-        *(active, step, message["w"], gaps),
-        inv_C2=cs.inv_C2,
-        working=message["working"],
-    )
-    cs.met[when, active] = gaps
-    return gaps.sum(axis=0)
 
 
 def solve(
@@ -231,7 +213,7 @@ def solve(
         packed=packed,
     )
     if message["certify"]:
-        _meet(cs, 0, active, None, message)
+        contact.meet(cs, 0, active, None, message)
         cs.met[1, active] = cs.met[0, active]
     return {"s": _reply_sum(cs, active, total, packed), "figures": figures}
 
@@ -258,23 +240,6 @@ def settle(cs: Clients, settled: np.ndarray) -> np.ndarray:
     chosen = np.repeat(np.tile(settled, len(cs.starts) - 1), widths)
     np.copyto(cs.s, cs.kept, where=chosen)
     return cs.s
-
-
-def take_steps(cs: Clients, message: dict) -> None:
-    """Take the step of each client's last visit."""
-    everybody = np.arange(len(cs.starts) - 1, dtype=np.int32)
-    _meet(cs, 1, everybody, np.ascontiguousarray(message["step"]), message)
-
-
-def stay(cs: Clients, v: Any, message: dict) -> Any:
-    """Shift v so that w + v is what it was at the w that a client last heard."""
-    table, contact = message["contact_w"] - message["w"], message["contact"]
-    if cs.columns is None:
-        return v + table[contact]
-    row = np.repeat(np.arange(v.shape[0]), np.diff(v.indptr))
-    client, label = np.divmod(row, cs.n_classes)
-    v.data += table[contact[client], label, v.indices]
-    return v
 
 
 def _stretches(active: np.ndarray) -> list[tuple[int, int]]:

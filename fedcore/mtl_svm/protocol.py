@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import additive, certificate, envelope, participant, switch
+from . import additive, certificate, contact, envelope, participant, switch
 
 CLASSIFICATION = ("hinge", "squared_hinge")
 MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
@@ -257,6 +257,6 @@ class MTLSVM:
             s = participant.settle(cs, np.asarray(message["settled"]))
         if "contact" not in message:
             return {"v": participant.personal_models(cs, s)}
-        participant.take_steps(cs, message)
+        contact.take_steps(cs, message)
         v = participant.personal_models(cs, cs.s)
-        return {"v": participant.stay(cs, v, message)}
+        return {"v": contact.stay(cs, v, message)}

@@ -175,4 +175,15 @@ void fc_svm_solve_f32(const fc_svm_rows *X, const fc_svm_problem *problem,
                       const double *true_inv_C2_absent, const double *w, double *s_sum,
                       bool packed, double *figures);
 
+/* Take the step, then measure each active client at w: gaps (n_active, C) gets gap_k,
+ * and is untouched where a class is not working. work: only u is used. */
+void fc_svm_gaps_f64(const fc_svm_rows *X, const fc_svm_problem *problem,
+                     const fc_svm_call *call, fc_svm_state *state,
+                     const fc_svm_work *work, const fc_idx *active, fc_idx n_active,
+                     const double *step, const double *w, double *gaps);
+void fc_svm_gaps_f32(const fc_svm_rows *X, const fc_svm_problem *problem,
+                     const fc_svm_call *call, fc_svm_state *state,
+                     const fc_svm_work *work, const fc_idx *active, fc_idx n_active,
+                     const double *step, const double *w, double *gaps);
+
 #endif /* FC_SVM_H */

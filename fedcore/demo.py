@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from . import demo_stragglers
 from .datasets import WATCH_EXERCISES, load_watch
 from .federation import LocalEngine
 from .mtl_svm import FedMTLSVC
@@ -153,6 +154,9 @@ def run(
     ]
     for line in report(splits):
         say(line)
+    train = part == 1
+    model = FedMTLSVC(*chosen[MULTI], **EXACT, **settings)
+    say(demo_stragglers.line(model, X[train], y[train], clients[train]))
     return splits
 
 

@@ -1,6 +1,7 @@
 """The command line: the demo on the data in the package, and the facts of `info`."""
 
 import math
+import re
 import subprocess
 import sys
 
@@ -31,6 +32,8 @@ def test_demo_prints_a_table_of_three_arms(capsys):
         assert exchanged == ((False,) * 3 if arm == "local only" else (True,) * 3)
     assert sum(line.startswith("  split ") for line in lines) == 2
     assert sum(line.startswith("Seen: ") for line in lines) == 1
+    (stragglers,) = [line for line in lines if line.startswith("Stragglers: ")]
+    assert len(re.findall(r"\d+ s \(\d+ rounds\)", stragglers)) == 3
 
 
 def _splits(errors):

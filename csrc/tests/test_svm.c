@@ -320,6 +320,37 @@ static void test_a_visit_can_be_undone(fc_svm_loss loss)
     CHECK(measured[FC_SVM_PASSES] == 0);
 }
 
+static void test_gaps_add_up_to_what_solve_measures(fc_svm_loss loss)
+{
+    static clients kinds[2][2]; /* sparse, single */
+    static const double half[CLIENTS] = {0.5, 0.5, 0.5, 0.5};
+    double w[WIDTH] = {0.25, -0.5, 0, 1, 0.125}, s[WIDTH], ds[WIDTH];
+
+    for (int i = 0; i < 4; i++) {
+        clients *f = &kinds[i / 2][i % 2];
+        double figures[FC_SVM_N_UPDATE] = {0}, measured[FC_SVM_N_SOLVE] = {0};
+        double gaps[CLIENTS];
+        fc_svm_call call = call_of(0, 3);
+        set_up(f, loss, i / 2, i % 2);
+        memset(s, 0, sizeof s);
+        memset(ds, 0, sizeof ds);
+        update(f, &call, w, ds, false, figures);
+        (f->single ? fc_svm_gaps_f32 : fc_svm_gaps_f64)(&f->X, &f->problem, &call,
+                                                        &f->state, &f->work, EVERYBODY,
+                                                        CLIENTS, half, w, gaps);
+        solve(f, &call, NULL, MEASURE, w, s, measured);
+        double sum = 0;
+        for (int k = 0; k < CLIENTS; k++) {
+            CHECK(gaps[k] >= 0);
+            sum += gaps[k];
+        }
+        CHECK(sum == measured[FC_SVM_GAP] && sum > 0);
+        CHECK(gaps[1] == 0);            /* no rows */
+        for (int j = 0; j < WIDTH; j++) /* the step was taken, once */
+            CHECK(fabs(s[j] - ds[j] / 2) < 1e-14);
+    }
+}
+
 int main(void)
 {
     for (int loss = 0; loss < LOSSES; loss++) {
@@ -327,6 +358,7 @@ int main(void)
         test_solve_reaches_its_tolerance((fc_svm_loss)loss);
         test_weight_0_leaves_a_row_out((fc_svm_loss)loss);
         test_a_visit_can_be_undone((fc_svm_loss)loss);
+        test_gaps_add_up_to_what_solve_measures((fc_svm_loss)loss);
     }
     return check_summary();
 }

@@ -5,6 +5,8 @@ MAX_ROUND: int
 SAMPLING: int
 CLIENTS: int
 ROWS: int
+DELAYS: int
+DROPOUTS: int
 
 def uniform(
     seed: int, round: int, purpose: int, first: int, out: NDArray[np.float64]

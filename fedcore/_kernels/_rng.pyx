@@ -8,6 +8,8 @@ cdef extern from "fc_rng.h" nogil:
     int FC_RNG_SAMPLING
     int FC_RNG_CLIENTS
     int FC_RNG_ROWS
+    int FC_RNG_DELAYS
+    int FC_RNG_DROPOUTS
 
     void fc_rng_uniform(uint64_t seed, uint32_t round, uint32_t purpose,
                         uint32_t first, int32_t n, double *out)
@@ -19,6 +21,8 @@ MAX_ROUND = FC_RNG_MAX_ROUND
 SAMPLING = FC_RNG_SAMPLING
 CLIENTS = FC_RNG_CLIENTS
 ROWS = FC_RNG_ROWS
+DELAYS = FC_RNG_DELAYS
+DROPOUTS = FC_RNG_DROPOUTS
 
 
 cdef int check(uint32_t round, uint32_t purpose, Py_ssize_t end) except -1:

@@ -87,3 +87,13 @@ class SVMCohort:
         renew: bool = False,
         packed: bool = False,
     ) -> None: ...
+    def gaps(
+        self,
+        active: NDArray[np.int32],
+        step: NDArray[np.float64] | None,
+        w: NDArray[np.float64],
+        out: NDArray[np.float64],
+        *,
+        inv_C2: NDArray[np.float64],
+        working: NDArray[np.uint8],
+    ) -> None: ...

@@ -99,6 +99,14 @@ cdef extern from "fc_svm.h" nogil:
                           const int32_t *, int32_t, const double *, const double *,
                           const double *, const double *, const double *, double *,
                           bint, double *)
+    void fc_svm_gaps_f64(const fc_svm_rows *, const fc_svm_problem *,
+                         const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                         const int32_t *, int32_t, const double *, const double *,
+                         double *)
+    void fc_svm_gaps_f32(const fc_svm_rows *, const fc_svm_problem *,
+                         const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
+                         const int32_t *, int32_t, const double *, const double *,
+                         double *)
 
 N_UPDATE_FIGURES = FC_SVM_N_UPDATE
 N_SOLVE_FIGURES = FC_SVM_N_SOLVE
@@ -312,7 +320,8 @@ cdef class SVMCohort:
             packed_length += self.rows.starts[active[m] + 1]
             packed_length -= self.rows.starts[active[m]]
         if not (w.shape[0] == C and w.shape[1] == length
-                and total.shape[0] == C * (packed_length if packed else length)
+                and (total is None or total.shape[0] == C * (
+                    packed_length if packed else length))
                 and inv_C2.shape[0] == 2 and inv_C2.shape[1] == C
                 and working.shape[0] == C
                 and (step is None or (step.shape[0] == active.shape[0]
@@ -444,4 +453,38 @@ cdef class SVMCohort:
                                  &active[0], n_active, step_p, &tol[0],
                                  &true_inv_C2[0, 0], &true_inv_C2[1, 0], w_p,
                                  sum_p, packed, &figures[0, 0])
+        release(work)
+
+    def gaps(self, const int32_t[::1] active, const double[:, ::1] step,
+             const double[:, ::1] w, double[:, ::1] out, *,
+             const double[:, ::1] inv_C2, const uint8_t[::1] working):
+        """Take the step and measure each active client at w; see fc_svm_gaps."""
+        cdef fc_svm_call call
+        cdef fc_svm_work work
+        cdef int32_t n_active = <int32_t>active.shape[0]
+        self.check(active, step, w, None, True, inv_C2, working, 0, 0)
+        if not (out.shape[0] == n_active and out.shape[1] == w.shape[0]):
+            raise ValueError("SVMCohort: array lengths disagree")
+        if self.state.b_before == NULL and self.state.b != NULL and step is not None:
+            raise ValueError("SVMCohort: a step needs b_before and s_before")
+        if n_active == 0:
+            return
+        call.coupling = NULL
+        call.inv_C2 = &inv_C2[0, 0]
+        call.inv_C2_absent = &inv_C2[1, 0]
+        call.working = &working[0]
+        call.passes = 0
+        call.renew = call.hand_on = False
+        call.seed = 0
+        call.exchange = call.first_client = 0
+        work = self.allocate(False, False)
+        cdef const double *step_p = &step[0, 0] if step is not None else NULL
+        cdef const double *w_p = &w[0, 0] if w.shape[1] else NULL
+        with nogil:
+            if self.single:
+                fc_svm_gaps_f32(&self.rows, &self.problem, &call, &self.state, &work,
+                                &active[0], n_active, step_p, w_p, &out[0, 0])
+            else:
+                fc_svm_gaps_f64(&self.rows, &self.problem, &call, &self.state, &work,
+                                &active[0], n_active, step_p, w_p, &out[0, 0])
         release(work)

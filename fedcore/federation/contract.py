@@ -84,6 +84,8 @@ class Request:
                side. None: the engine's own fixed blocks
     everyone : no sampling and no deadline in this exchange
     evaluate : clients score held-out rows by `evaluate`, and do not work
+    passes   : passes of a client over its rows that the work takes, as far as is known:
+               what it costs in virtual time
     """
 
     all: Mapping[str, Any]
@@ -93,6 +95,7 @@ class Request:
     lanes: np.ndarray | None = None
     everyone: bool = False
     evaluate: bool = False
+    passes: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ _COLUMNS = {
     "bytes_up": np.int64,
     "n_active": np.int64,
     "n_late": np.int64,
+    "n_dropped": np.int64,
 }
 
 
@@ -36,6 +37,7 @@ class Ledger:
         n_active: int,
         n_late: int,
         seconds: float,
+        n_dropped: int = 0,
     ) -> None:
         """Add one exchange to the line of its round.
 
@@ -50,6 +52,8 @@ class Ledger:
             Clients whose work counted, and whose came too late.
         seconds : float
             What the exchange took; `time` is the running total.
+        n_dropped : int, default=0
+            Clients whose reply was lost on the way.
 
         Raises
         ------
@@ -60,7 +64,7 @@ class Ledger:
         if round < max(last, 1):
             raise ValueError(f"round is {round}, expected at least {max(last, 1)}")
         if round > last:
-            self._lines.append([round, 0, time, 0, 0, 0, 0])
+            self._lines.append([round, 0, time, 0, 0, 0, 0, 0])
             self._figures.append({})
         line = self._lines[-1]
         line[1] += 1
@@ -69,6 +73,7 @@ class Ledger:
         line[4] += int(bytes_up)
         line[5] += int(n_active)
         line[6] += int(n_late)
+        line[7] += int(n_dropped)
 
     def report(self, figures: Mapping[str, float]) -> None:
         """Set figures of the current round; other rounds without them show NaN.
@@ -92,8 +97,8 @@ class Ledger:
         -------
         dict of str to ndarray
             `round`, `n_exchanges`, `time` at the end of the round, `bytes_down`,
-            `bytes_up`, `n_active`, `n_late`, then the figures in the order in which
-            they first came. Counts are int64, all else is float64.
+            `bytes_up`, `n_active`, `n_late`, `n_dropped`, then the figures in the order
+            in which they first came. Counts are int64, all else is float64.
         """
         costs = zip(*self._lines, strict=True) if self._lines else [()] * len(_COLUMNS)
         columns = {

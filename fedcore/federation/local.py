@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -16,10 +15,11 @@ from sklearn.utils import check_scalar
 
 from .._kernels import _rng
 from .check import check_reply
-from .contract import Algorithm, Choose, Cohort, Each, Key, Kind, Request, Sum
+from .clock import Clock, Traffic, columns_used
+from .contract import Algorithm, Cohort, Key, Request
+from .fold import Fold, block_bounds, dense_size
 from .message import down_size, up_size
-
-N_BLOCKS = 100  # enough for any number of threads, few enough that sums stay cheap
+from .timing import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Exchange:
     bytes_down: int
     bytes_up: int
     n_late: int = 0
+    n_dropped: int = 0
+    virtual_time: float | None = None  # at the end
 
 
 class LocalEngine:
@@ -38,11 +40,18 @@ class LocalEngine:
 
     Parameters
     ----------
+    timing : Timing, default=None
+        Random delays, deadlines and losses in virtual time; None: everybody answers.
     client_fraction : float, default=1.0
         Share of the clients that is asked in a round, drawn anew each round. Rounds
         that need everybody, such as those that measure the duality gap, ask all.
     min_clients : int, default=1
         Ask at least so many clients, or all when there are fewer.
+    commit : {"accepted", "sent"}, default="accepted"
+        What a client keeps of a visit whose reply came too late or was lost:
+        "accepted", nothing; "sent", all of it, as in the paper to the letter, so that w
+        is no longer the sum of what the clients hold. The latter is for
+        ``aggregation="sum"`` and ``"safe"`` only.
 
     Notes
     -----
@@ -52,23 +61,40 @@ class LocalEngine:
     copied, by `sklearn.base.clone`.
     """
 
-    def __init__(self, *, client_fraction: float = 1.0, min_clients: int = 1):
+    def __init__(
+        self,
+        *,
+        timing: Timing | None = None,
+        client_fraction: float = 1.0,
+        min_clients: int = 1,
+        commit: str = "accepted",
+    ):
+        self.timing = timing
         self.client_fraction = client_fraction
         self.min_clients = min_clients
+        self.commit = commit
 
     def __deepcopy__(self, memo: dict) -> LocalEngine:
         return self
 
     def __repr__(self) -> str:
+        timing = "" if self.timing is None else f"timing={self.timing!r}, "
+        commit = "" if self.commit == "accepted" else f", commit={self.commit!r}"
         return (
-            f"LocalEngine(client_fraction={self.client_fraction}, "
-            f"min_clients={self.min_clients})"
+            f"LocalEngine({timing}client_fraction={self.client_fraction}, "
+            f"min_clients={self.min_clients}{commit})"
         )
 
     @property
     def asks_everybody(self) -> bool:
         """Whether each round reaches every client."""
         return self.client_fraction == 1
+
+    @property
+    def hears_everybody(self) -> bool:
+        """Whether each round brings the reply of every client."""
+        loses = self.timing is not None and self.timing.loses_replies
+        return self.asks_everybody and not loses
 
     def open(
         self, algorithm: Algorithm, cohort: Cohort, seed: int, n_jobs: int
@@ -83,22 +109,40 @@ class LocalEngine:
             include_boundaries="right",
         )
         check_scalar(self.min_clients, "min_clients", Integral, min_val=1)
+        if self.timing is not None and not isinstance(self.timing, Timing):
+            raise ValueError(f"timing is {self.timing!r}, expected None or a Timing")
+        if self.commit not in ("accepted", "sent"):
+            raise ValueError(
+                f"commit is {self.commit!r}, expected 'accepted' or 'sent'"
+            )
+        if self.commit == "sent" and not getattr(algorithm, "may_commit_sent", False):
+            raise ValueError(
+                "commit is 'sent', expected 'accepted': with this method the "
+                "coordinator must know what each client keeps; of the multi-task SVM "
+                'only aggregation="sum" and "safe" can do without'
+            )
         n_asked = max(
             round(self.client_fraction * cohort.n_clients),
             min(self.min_clients, cohort.n_clients),
             1,
         )
-        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked)
+        clock = None if self.timing is None else Clock(self.timing, cohort)
+        sent = self.commit == "sent"
+        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent)
 
 
 class LocalRun:
     """One run of an algorithm over one cohort that holds every client."""
 
-    def __init__(self, algorithm, cohort, seed, n_jobs, n_asked):
+    def __init__(
+        self, algorithm, cohort, seed, n_jobs, n_asked, clock=None, commit_sent=False
+    ):
         self._algorithm, self._cohort = algorithm, cohort
+        self._clock: Clock | None = clock
+        self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
-        self._bounds = _block_bounds(cohort)
+        self._bounds = block_bounds(cohort)
         self._n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
         self._state: Any = None
@@ -125,7 +169,14 @@ class LocalRun:
     def exchange(self, request: Request, key: Key) -> Exchange:
         """Send a request and fold what comes back, block by block."""
         lanes = self._lanes(request, key)
-        fold = _Fold(request.reply, lanes, self._cohort.n_clients)
+        down, n_asked, verdict = self._down_size(request), sum(map(len, lanes)), None
+        if self._clock is not None:
+            # What is rolled back need not be computed: those clients never work.
+            up = self._up_sizes(request)
+            verdict = self._clock.exchange(request, lanes, key, down, up)
+            lanes = [lane[verdict.accepted[lane]] for lane in lanes]
+            lanes = [lane for lane in lanes if len(lane)]
+        fold = Fold(request.reply, lanes, self._cohort.n_clients)
 
         def work(active: np.ndarray) -> dict:
             message = dict(request.all)
@@ -145,12 +196,38 @@ class LocalRun:
         for active, reply in zip(lanes, self._in_order(work, lanes), strict=True):
             check_reply(request.reply, reply, len(active))
             fold.add(active, reply)
-        return Exchange(
+        answer = Exchange(
             fold.result(),
             fold.who,
-            bytes_down=fold.n_active * self._down_size(request),
+            bytes_down=n_asked * down,
             bytes_up=fold.bytes_up(),
         )
+        if verdict is None or self._clock is None:
+            return answer
+        if self._commit_sent and len(verdict.in_vain):
+            work(np.sort(verdict.in_vain).astype(np.int32))
+        up_in_vain = np.broadcast_to(up, self._everybody.shape)[verdict.in_vain]
+        return replace(
+            answer,
+            bytes_up=answer.bytes_up + int(up_in_vain.sum()),
+            n_late=verdict.n_late,
+            n_dropped=verdict.n_dropped,
+            virtual_time=self._clock.time,
+        )
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What was seen of late and lost replies; None without a clock."""
+        return None if self._clock is None else self._clock.traffic
+
+    def _up_sizes(self, request: Request) -> Any:
+        """Foresee the bytes of a reply; of a sparse one, by the columns in use."""
+        sparse = [n for n, k in request.reply.items() if getattr(k, "sparse", False)]
+        if not sparse:
+            return dense_size(tuple(request.reply.items()))
+        if self._columns is None:
+            self._columns = columns_used(self._cohort)
+        return up_size(request.reply, dict.fromkeys(sparse, self._columns))
 
     def _down_size(self, request: Request) -> int:
         """`down_size`, worked out once for messages of the same form."""
@@ -190,7 +267,7 @@ class LocalRun:
         self, work: Callable[[np.ndarray], dict], lanes: list[np.ndarray]
     ) -> Iterator[dict]:
         """Yield results in the order of the lanes; few wait at a time."""
-        if self._pool is None or len(lanes) == 1:
+        if self._pool is None or len(lanes) < 2:
             yield from map(work, lanes)
             return
         if len(lanes) <= self._n_jobs:
@@ -213,72 +290,3 @@ def _form(value: Any) -> tuple:
     if isinstance(value, tuple):  # a table, of which each client gets one row
         value = value[0]
     return getattr(value, "shape", None), getattr(value, "dtype", type(value))
-
-
-@lru_cache(maxsize=64)
-def _dense_size(kinds: tuple[tuple[str, Kind], ...]) -> int:
-    return up_size(dict(kinds))
-
-
-def _block_bounds(cohort: Cohort) -> np.ndarray:
-    """First client of each block, and the end: equal work, decided by sizes alone."""
-    K = cohort.n_clients
-    rows = np.diff(cohort.offsets)
-    work = np.cumsum(rows + 1.0)
-    cuts = np.searchsorted(work, work[-1] * np.arange(1, N_BLOCKS) / N_BLOCKS)
-    return np.unique(np.concatenate([[0], cuts + 1, [K]]).clip(0, K))
-
-
-class _Fold:
-    """Adds the replies of blocks as they come in their order."""
-
-    def __init__(
-        self, kinds: Mapping[str, Kind], lanes: list[np.ndarray], n_clients: int
-    ):
-        self._kinds = kinds
-        self._counts: dict[str, list[np.ndarray]] = {}
-        self._total: dict[str, Any] = {}
-        self.who = np.zeros(n_clients, bool)
-        self.n_active = 0
-        for name, kind in kinds.items():
-            if isinstance(kind, Each):
-                self._total[name] = np.full((n_clients, *kind.shape), np.nan)
-            elif isinstance(kind, Choose):
-                self._total[name] = None
-            elif kind.sparse:
-                self._counts[name] = []
-                self._total[name] = np.zeros(kind.shape)
-
-    def add(self, active: np.ndarray, reply: dict) -> None:
-        self.who[active] = True
-        self.n_active += len(active)
-        for name, kind in self._kinds.items():
-            part = reply[name]
-            if isinstance(kind, Each):
-                self._total[name][active] = part
-            elif isinstance(kind, Choose):
-                best = self._total[name]
-                if best is None or (part.key, part.client) < (best.key, best.client):
-                    self._total[name] = part
-            elif kind.sparse:
-                self._counts[name].append(part.counts)
-                if part.index is None:
-                    self._total[name] += part.rows
-                else:
-                    self._total[name][part.index] += part.rows
-            elif name in self._total:
-                self._total[name] += part
-            else:
-                self._total[name] = np.array(part)
-
-    def result(self) -> dict:
-        for name, kind in self._kinds.items():
-            if isinstance(kind, Sum) and name not in self._total:
-                self._total[name] = np.zeros(kind.shape)
-        return self._total
-
-    def bytes_up(self) -> int:
-        if not self._counts:
-            return self.n_active * _dense_size(tuple(self._kinds.items()))
-        counts = {name: np.concatenate(c) for name, c in self._counts.items() if c}
-        return int(np.sum(up_size(self._kinds, counts))) if counts else 0

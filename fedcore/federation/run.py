@@ -11,6 +11,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
+from .clock import Traffic
 from .contract import Algorithm, Cohort, State
 from .ledger import Ledger
 
@@ -22,11 +23,13 @@ class Outcome:
     state    : the coordinator's last state
     personal : what the clients keep for themselves, one row a client
     history  : the ledger's columns, one entry a round
+    traffic  : what the engine saw of late and lost replies, or None
     """
 
     state: State
     personal: dict[str, Any]
     history: dict[str, np.ndarray]
+    traffic: Traffic | None = None
 
 
 def run(
@@ -82,12 +85,16 @@ def run(
                 bytes_up=answer.bytes_up,
                 n_active=int(np.count_nonzero(answer.who)),
                 n_late=answer.n_late,
+                n_dropped=getattr(answer, "n_dropped", 0),
                 seconds=perf_counter() - begun,
             )
+            if getattr(answer, "virtual_time", None) is not None:
+                ledger.report({"virtual_time": answer.virtual_time})
             if state["done"] or state["round"] > round:
                 figures = algorithm.report(state)
                 ledger.report(figures)
                 if on_round is not None:
                     on_round(round, figures)
         personal = link.close(algorithm.close(state))
-    return Outcome(state, personal, ledger.history())
+        traffic = getattr(link, "traffic", None)
+    return Outcome(state, personal, ledger.history(), traffic)

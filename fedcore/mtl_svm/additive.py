@@ -14,6 +14,7 @@ import numpy as np
 from .._kernels import _rng
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES
 from ..federation.contract import Key, Request, State, Sum
+from . import certificate
 
 if TYPE_CHECKING:
     from .protocol import MTLSVM
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 N_LANES = 2  # work side by side in a turn, whatever the threads; more overshoot more
 TURNS_A_ROUND = 2  # more are no better, and each costs an exchange
 
+MOST_CONTACTS = (
+    100  # w's of the past that are kept for the bound; then all are measured
+)
 MOST_TRUST = 10.0  # a gap met on the way says nothing when it is further off than this
 
 
@@ -39,11 +43,14 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
         "gap": np.full(C, np.nan),
         "working": np.ones(C, np.uint8),
         "measuring": np.zeros(C, np.uint8),
+        "estimate": np.full(C, np.nan),
+        "heard": 0,  # replies of this round
+        "certify": False,
+        "opening": False,  # measured before any work
         "seen": np.zeros(C),  # gap of this round, as the clients met it on their way
         "seen_before": np.zeros(C),
         "trust": np.ones(C),  # the measured gap over the one seen, when last measured
         "warm": svm.warm,  # w is not yet the sum of what the clients came with
-        "estimate": np.ones(C),
         "promised": np.zeros(C, bool),
         "rough": svm.mirrors,  # passes may read float32 copies of the rows
         "stale": np.zeros(C, bool),  # s lags behind b after rough passes
@@ -56,6 +63,10 @@ def start(svm: MTLSVM, agreement: dict, sizes: dict, key: Key) -> State:
     }
     if svm.warm:
         state["measuring"] = np.ones(C, np.uint8)
+    if agreement["certify"]:
+        # The first bound needs a gap of everybody.
+        state |= certificate.start(K, C, length)
+        state |= {"opening": True, "measuring": np.ones(C, np.uint8)}
     if svm.aggregation == "sequential":
         # Each lane has a w of its own: where that is long beside the rows, one serves.
         wide = N_LANES * TURNS_A_ROUND * length > 4 * sizes["n_entries"]
@@ -73,7 +84,7 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
     message = {"w": state["w"], "measure": bool(state["measuring"].any())}
     if message["measure"]:
         message |= {"working": state["measuring"], "tol": np.full(C, -np.inf)}
-        message["renew"] = bool(state["stale"].any())
+        message |= {"renew": bool(state["stale"].any()), "certify": state["certify"]}
         reply = _reply_kinds("s", length, C, state["sparse"])
         each = {"step": state["step"]}
         return Request(all=message, each=each, reply=reply, everyone=True)
@@ -84,22 +95,29 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
         "rough": state["rough"],
         "coupling": state["coupling"],
         "hand_on": sequential,
+        "certify": state["certify"],
     }
     clients, lanes = _turn(state) if sequential else (None, None)
     return Request(
         all=message,
         each={"step": state["step"]},
-        reply=_reply_kinds("ds", length, C, state["sparse"]),
+        reply=_reply_kinds("ds", length, C, state["sparse"], state["certify"]),
         clients=clients,
         lanes=lanes,
+        passes=state["n_passes"] + state["certify"],
     )
 
 
 @lru_cache(maxsize=16)
-def _reply_kinds(name: str, length: int, C: int, sparse: bool) -> dict[str, Sum]:
+def _reply_kinds(
+    name: str, length: int, C: int, sparse: bool, certify: bool = False
+) -> dict[str, Sum]:
     """Kinds of the replies; they are the same all through a run."""
     n_figures = N_UPDATE_FIGURES if name == "ds" else N_SOLVE_FIGURES
-    return {name: Sum((length, C), sparse), "figures": Sum((C, n_figures))}
+    kinds = {name: Sum((length, C), sparse), "figures": Sum((C, n_figures))}
+    if certify:
+        kinds["gaps"] = Sum((C, certificate.N_FIGURES))
+    return kinds
 
 
 def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
@@ -116,12 +134,24 @@ def combine(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -
     if svm.aggregation == "sum" and not (state["dual"] >= 0).all():
         # At b = 0 the dual is 0: the published rule has left the road.
         state["diverged"] = True
+    if state["certify"]:
+        certificate.judge(svm, state)
+        if certificate.holds(svm, state):
+            return state | {"done": True, "certified": True}
+    # The silent ones are thought to be like the others.
+    state["seen"] = state["seen"] * (len(who) / max(state["heard"], 1))
     seen = np.maximum(state["seen"], 0)  # of rounding, it may fall a hair below
     before = np.maximum(state["seen_before"], 0)
     # The clients met this gap in the middle of the round; it fell on to its end.
     trend = np.divide(seen, before, out=np.ones_like(seen), where=before > seen)
     estimate = trend * seen / np.maximum(seen + state["dual"], 1e-300)
     due = estimate * state["trust"] <= svm.tol
+    if not state["heard"]:
+        due[:] = False
+    if state["certify"] and len(state["contact_w"]) > MOST_CONTACTS:
+        due[:] = True
+    if state["certify"]:  # the classes share their contacts
+        due[:] = (due & (state["working"] > 0)).any()
     state["promised"] = due.copy()
     if state["round"] >= min(state["look_at"], svm.max_rounds) or state["diverged"]:
         due[:] = True
@@ -147,6 +177,9 @@ def _take_up(state: State, reply: dict) -> State:
 
 def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
     """Take w + g ds, with the best common g in [0, 1] unless the rule fixes it at 1."""
+    state["judged"] = False
+    if not who.any():
+        return state
     w, changes, figures = state["w"].copy(), reply["ds"].T, reply["figures"].tolist()
     steps, dual = np.ones(len(w)), state["dual"].copy()
     for c, (own_linear, own_quadratic, _) in enumerate(figures):
@@ -154,7 +187,7 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
         linear = own_linear - float(w[c] @ dw)
         quadratic = own_quadratic + float(dw @ dw)
         step = 1.0
-        if svm.aggregation in ("line_search", "sequential"):
+        if svm.aggregation not in ("sum", "safe"):
             best = linear / quadratic if quadratic > 0 else float(linear > 0)
             step = min(max(best, 0.0), 1.0)
             if svm.aggregation == "sequential":
@@ -162,10 +195,12 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
         w[c] += dw if step == 1 else step * dw
         dual[c] += step * (linear - step * quadratic / 2)
         steps[c] = step
+    if state["certify"]:
+        certificate.meet(state, who, state["w"], reply["gaps"], np.array(steps))
     state["w"], state["dual"] = w, dual
     state["step"][who] = steps
+    state["heard"] += int(np.count_nonzero(who))
     state["seen"] = state["seen"] + reply["figures"][:, 2]
-    state["judged"] = False
     if state["rough"]:
         state["stale"] = state["working"] > 0
     state["passes"] += state["n_passes"] * np.count_nonzero(who) / len(who)
@@ -195,17 +230,21 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     state["dual"] = np.where(measured, primal - gap, state["dual"])
     state["gap"] = np.where(measured, relative, state["gap"])
     trust = np.minimum(relative / np.maximum(state["estimate"], 1e-300), MOST_TRUST)
-    state["trust"] = np.where(measured, trust, state["trust"])
+    state["trust"] = np.where(measured & ~np.isnan(trust), trust, state["trust"])
     state["step"][np.ix_(who, measured)] = 1
     state["working"] = state["working"] * ~(measured & (relative <= svm.tol))
     state["measuring"] = np.zeros_like(state["measuring"])
     state["judged"] = True
+    if state["certify"]:
+        certificate.meet_all(state, measured, reply["figures"][:, 0])
+        certificate.judge(svm, state)
+    opening, state["opening"] = state["opening"], False
     state["done"] = bool(
         not state["working"].any()
         or state["diverged"]
-        or state["round"] >= svm.max_rounds
+        or (state["round"] >= svm.max_rounds and not opening)
     )
-    if state["done"]:
+    if state["done"] or opening:
         return state
     renewed = measured & state["stale"]  # from the exact rows, and w is the sum of s
     state["w"] = np.where(renewed[:, None], reply["s"].T, state["w"])
@@ -222,7 +261,7 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
 
 def _next_round(state: State, key: Key) -> State:
     state["round"] += 1
-    state["turn"] = 0
+    state["turn"] = state["heard"] = 0
     state["seen_before"] = state["seen"]
     state["seen"] = np.zeros_like(state["seen"])
     if "order" in state:

@@ -24,6 +24,7 @@ from .._clients import (
     group_by_client,
     with_client,
 )
+from .._estimators import check_choice, check_engine, seed_of, sorted_names
 from .._rows import (
     check_bool,
     check_n_jobs,
@@ -67,13 +68,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_n_jobs(self.n_jobs)
         check_choice("loss", self.loss, self._losses)
         check_choice("aggregation", self.aggregation, AGGREGATIONS)
-        if self.engine is not None and (
-            isinstance(self.engine, type) or not hasattr(self.engine, "open")
-        ):
-            raise ValueError(
-                f"engine == {self.engine!r}, expected None or an engine such as "
-                f"LocalEngine()"
-            )
+        check_engine(self.engine)
         check_client_column(self.client_column)
         check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
         if not isinstance(self.local_epochs, str) or self.local_epochs != "auto":
@@ -81,8 +76,10 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 self.local_epochs, "local_epochs", Integral, min_val=1, max_val=65535
             )
 
-    def _algorithm(self, engine: LocalEngine, n_rows, n_columns, n_clients) -> MTLSVM:
+    def _algorithm(self, engine, n_rows, n_columns, n_clients, warm) -> MTLSVM:
         aggregation = self.aggregation
+        hears_everybody = getattr(engine, "hears_everybody", engine.asks_everybody)
+        from_zero = not (warm or self.early_stopping)
         if aggregation == "auto":
             # Clients with more rows than columns are solved whole, and then few rounds
             # are also the shortest way; with fewer, passes in turns are.
@@ -90,12 +87,26 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             smooth = self.C2 <= SMOOTHING_FROM or self.loss.startswith("squared")
             if self.engine is None and not (solved_whole and smooth):
                 aggregation = "sequential"
+            elif hears_everybody:
+                aggregation = "envelope"
             else:
-                aggregation = "envelope" if engine.asks_everybody else "line_search"
+                may_switch = engine.asks_everybody and from_zero
+                aggregation = "auto" if may_switch else "line_search"
+        keeps_accepted = getattr(engine, "commit", "accepted") == "accepted"
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             class_weight = tuple(class_weight.items())
-        return self._svm(aggregation, class_weight)
+        return replace(
+            self._svm(aggregation, class_weight),
+            warm=warm,
+            keep_dual=bool(self.warm_start),
+            patience=int(self.n_iter_no_change) if self.early_stopping else 0,
+            certify=not hears_everybody
+            and keeps_accepted
+            and from_zero
+            and aggregation in ("auto", "line_search", "safe", "sum")
+            and self.C2 < np.inf,
+        )
 
     def _svm(self, aggregation: str, class_weight: Any) -> MTLSVM:
         return MTLSVM(
@@ -123,18 +134,13 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         if self.early_stopping:
             cohort = self._hold_out(cohort, seed)
         engine = LocalEngine() if self.engine is None else self.engine
-        algorithm = replace(
-            self._algorithm(engine, n, d, cohort.n_clients),
-            warm=warm is not None,
-            keep_dual=bool(self.warm_start),
-            patience=int(self.n_iter_no_change) if self.early_stopping else 0,
-        )
+        algorithm = self._algorithm(engine, n, d, cohort.n_clients, warm is not None)
         try:
             outcome = run(
                 algorithm,
                 engine,
                 cohort,
-                seed=_draw(seed),
+                seed=seed_of(seed),
                 n_jobs=self.n_jobs,
                 on_round=_print_round if self.verbose else None,
             )
@@ -148,6 +154,8 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         if not (self.early_stopping and state["idle_rounds"] >= algorithm.patience):
             last = np.ravel(outcome.history["gap"])[-1] if self.early_stopping else gap
             self._warn_unless_converged(algorithm, outcome, float(np.max(last)))
+        names, by_name = sorted_names(groups.names)
+        starved = self._starved(outcome.traffic, groups.names)
 
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
         if classes is not None:
@@ -157,17 +165,41 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             weights = algorithm.weigh_classes(classes, [hello])
             self.class_weight_ = np.ones(len(classes)) if weights is None else weights
         self._keep_dual(outcome.personal.get("b"), groups)
-        self.clients_, by_name = _sorted_names(groups.names)
+        self.clients_ = names
         self._set_models(w, outcome.personal["v"], by_name, algorithm.bias)
         self.n_rounds_ = int(outcome.history["round"][-1])
         self.history_ = outcome.history
         self.dual_gap_ = float(gap.max())
         self.objective_ = float(primal.sum())
+        bounded = state.get("certified", False)
+        self.dual_gap_kind_ = "bound" if bounded else "measured"
+        self.starved_ = starved
+        vars(self).pop("trace_", None)
+        if outcome.traffic is not None and outcome.traffic.trace is not None:
+            self.trace_ = outcome.traffic.trace.renumbered(by_name)
         if self.early_stopping:
             self.best_validation_score_ = float(state["best_score"])
         else:
             vars(self).pop("best_validation_score_", None)
         return self
+
+    def _starved(self, traffic, names):
+        """Name the clients whose work never or hardly ever counted; warn of them."""
+        if traffic is None or not len(traffic.starved):
+            return names[:0]
+        starved = traffic.starved
+        shown = ", ".join(
+            f"{names[k]!s} ({traffic.accepted[k]} of {traffic.asked[k]})"
+            for k in starved[:5].tolist()
+        )
+        warnings.warn(
+            f"{len(starved)} of {len(names)} clients starved: their replies came in "
+            f"time never or hardly ever: {shown}{', ...' if len(starved) > 5 else ''}. "
+            f"Let the coordinator wait longer.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return sorted_names(names[starved])[0]
 
     def _hold_out(self, cohort, seed):
         """Split the rows of each client."""
@@ -278,7 +310,9 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             intercept = np.atleast_1d(self.intercept_) / svm.bias
             w = np.column_stack([w, intercept])
         with threadpool_limits(1, user_api="blas"):
-            v, gap = solve_newcomer(svm, cohort, w, agreement, _seed(self.random_state))
+            v, gap = solve_newcomer(
+                svm, cohort, w, agreement, seed_of(self.random_state)
+            )
         if gap > max(self.tol, GAP):
             warnings.warn(
                 f"{type(self).__name__}.fit_client stopped at a relative duality gap "
@@ -352,30 +386,6 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} == {value!r}, expected one of {choices}")
-
-
-def _seed(random_state: Any) -> int:
-    return _draw(check_random_state(random_state))
-
-
-def _draw(random: np.random.RandomState) -> int:
-    return int(random.randint(2**31 - 1))
-
-
-def _sorted_names(names: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Sort identifiers if they can be; give the order too, None if they were."""
-    try:
-        order = np.argsort(names, kind="stable")
-    except TypeError:  # of kinds that do not compare
-        return names, None
-    if (order == np.arange(len(names))).all():
-        return names, None
-    return names[order], order
 
 
 def _print_round(round: int, figures: dict[str, float]) -> None:

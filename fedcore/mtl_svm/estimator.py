@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._clients import find_clients
+from .._estimators import check_choice
 from .._rows import ROWS, check_labels, check_real
-from .base import FedMTLSVM, check_choice
+from .base import FedMTLSVM
 
 
 class FedMTLSVC(ClassifierMixin, FedMTLSVM):
@@ -46,7 +47,8 @@ default="auto"
         - "safe": all at once with steps short enough to be added [2]_.
         - "sum": the published rule, which may diverge with many clients; the fit
           then warns.
-        - "auto": with an engine "envelope", or "line_search" if it samples clients.
+        - "auto": with an engine "envelope", or "line_search" if it samples clients or
+          as soon as a reply is missing.
           Without one "envelope" where clients have more rows than columns and at most
           200 of these, else "sequential".
     fit_intercept : bool, default=True
@@ -114,16 +116,28 @@ default="auto"
     dual_coef_ : ndarray of shape (1 or n_classes, n_rows)
         Signed multipliers of the rows; with `warm_start` alone.
     dual_gap_ : float
-        Relative duality gap of the returned model, measured over all rows that were
-        not held out; NaN if early stopping chose a model that was not measured, and so
-        is `objective_`.
+        Relative duality gap of the returned model, over all rows that were not held
+        out; NaN if early stopping chose a model that was not measured, and so is
+        `objective_`.
+    dual_gap_kind_ : {"measured", "bound"}
+        "bound" if replies may be missing and the fit stopped on what is known without
+        the silent clients: the gap is at most `dual_gap_`, and the primal objective at
+        most `objective_`. A silent client's model is then the one that it made last.
     objective_ : float
         The primal objective, added over the one-vs-rest problems.
     n_rounds_ : int
+    starved_ : ndarray
+        Identifiers of clients whose replies counted in less than a twentieth of at
+        least ten exchanges with a deadline; see `Timing`.
+    trace_ : Trace
+        The messages of the fit, with ``Timing(..., trace=True)`` only. Its `client`
+        are places in `clients_`.
     history_ : dict of ndarray
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
-        n_active, n_late, passes, objective and gap (NaN where not measured); with
-        early stopping validation_score, accuracy or R^2 on held-out rows.
+        n_active, n_late, n_dropped, passes, objective and gap (NaN where not measured).
+        With an engine that may lose replies also gap_bound, above the gap of some model
+        in each round, and with `Timing` virtual_time (seconds, at the end); with early
+        stopping validation_score, accuracy or R^2 on held-out rows.
         `pandas.DataFrame` takes it as it is.
     best_validation_score_ : float
         With `early_stopping` alone.
@@ -366,7 +380,8 @@ validation_fraction, n_iter_no_change, warm_start, engine, n_jobs, random_state,
     client_coef_ : ndarray of shape (n_clients, n_features), or CSR if X was sparse
         The personal parts v_k: a client's model is ``coef_ + client_coef_[k]``.
     client_intercept_ : ndarray of shape (n_clients,)
-    dual_gap_, objective_, n_rounds_, history_, n_features_in_, feature_names_in_
+    dual_gap_, dual_gap_kind_, objective_, n_rounds_, starved_, trace_, history_, \
+n_features_in_, feature_names_in_
         See `FedMTLSVC`.
 
     Warns

@@ -30,6 +30,7 @@ def solve_newcomer(
         "w": np.ascontiguousarray(w),
         "tol": np.full(len(w), -np.inf),
         "working": np.ones(len(w), np.uint8),
+        "certify": False,
     }
     least = np.inf
     for call in range(CALLS):

@@ -12,6 +12,7 @@ from scipy import sparse
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
 from ..federation.contract import Cohort, Entries, Key
+from . import certificate, contact
 from .warm import feasible
 
 LOSSES = (
@@ -44,6 +45,7 @@ class Clients:
     absent: np.ndarray | None
     inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
     mirrored: bool  # there is a float32 copy of the rows for rough passes
+    met: np.ndarray | None = None  # (2, K, C) gaps at the last w, before and after work
     s_before: np.ndarray | None = None  # as before the last visit
     held_code: np.ndarray | None = None  # labels of held-out rows
     tried: Any = None  # s that was scored last
@@ -89,13 +91,14 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     if svm.mirrors and not has_lone and data.dtype == np.float64:
         mirror = np.empty(len(data), np.float32)
     envelope = svm.aggregation == "envelope"
+    auto = svm.aggregation == "auto"
     b = _zeros(C * n)
     if cohort.warm is not None:
         b = feasible(cohort, svm, code, agreement["class_weight"])
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
     b_before = s_before = None
     if not envelope:  # a warm start steps from 0, where everything is feasible
-        anew = cohort.warm is None and cohort.held_out is None
+        anew = cohort.warm is None and cohort.held_out is None and not auto
         room = np.empty if anew else np.zeros
         b_before, s_before = room(C * n), room(len(s))
     kernel = SVMCohort(
@@ -125,9 +128,11 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     mirrored = mirrored and sqnorm.max(initial=0) < MIRROR_LIMIT
     inv_C2 = np.zeros((2, C))
     inv_C2[0] = 1 / svm.C2
-    kept = _zeros(len(s)) if envelope else None
+    kept = _zeros(len(s)) if envelope or auto else None
+    met = np.zeros((2, K, C)) if agreement.get("certify") else None
     cs = Clients(
         *(kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored),
+        met=met,
         s_before=s_before,
     )
     if cohort.held_out is not None and cohort.held_out.classes is not None:
@@ -225,8 +230,15 @@ def improve(
     else:
         w = np.require(message["w"], requirements=["C", "W"])
         total, packed = _room(cs, active)
+    step, gaps = message["step"], None
+    if message["certify"]:
+        gaps = np.zeros((cs.n_classes, certificate.N_FIGURES))
+        gaps[:, certificate.OLD] = contact.last_gaps(cs, active, step)
+        # The first one takes the step.
+        gaps[:, certificate.BEFORE] = contact.meet(cs, 0, active, step, message)
+        step = None
     cs.kernel.update(
-        *(active, message["step"], w, total, figures),
+        *(active, step, w, total, figures),
         coupling=message["coupling"],
         inv_C2=cs.inv_C2,
         working=message["working"],
@@ -241,7 +253,11 @@ def improve(
     if hand_on:
         w -= message["w"]
         w /= message["coupling"][:, None]
-    return {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
+    reply = {"ds": _reply_sum(cs, active, total, packed), "figures": figures}
+    if gaps is not None:
+        gaps[:, certificate.AFTER] = contact.meet(cs, 1, active, None, message)
+        reply["gaps"] = gaps
+    return reply
 
 
 def solve(
@@ -269,6 +285,9 @@ def solve(
         renew=cs.mirrored and bool(message.get("renew", False)),
         packed=packed,
     )
+    if message["certify"]:
+        contact.meet(cs, 0, active, None, message)
+        cs.met[1, active] = cs.met[0, active]
     return {"s": _reply_sum(cs, active, total, packed), "figures": figures}
 
 
@@ -296,13 +315,21 @@ def keep_best(cs: Clients, active: np.ndarray, keep: np.ndarray) -> None:
             np.copyto(cs.kept[place], cs.s[place], where=chosen)
 
 
+def settle(cs: Clients, settled: np.ndarray) -> np.ndarray:
+    """Give s, in the classes that are settled as it was kept."""
+    widths = np.repeat(np.diff(cs.starts), cs.n_classes)
+    chosen = np.repeat(np.tile(settled, len(cs.starts) - 1), widths)
+    np.copyto(cs.s, cs.kept, where=chosen)
+    return cs.s
+
+
 def _stretches(active: np.ndarray) -> list[tuple[int, int]]:
     """Find the runs first .. last of neighbouring clients."""
     breaks = np.flatnonzero(np.diff(active) != 1) + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(active, breaks)]
 
 
-def personal_models(cs: Clients, s: np.ndarray) -> Any:
+def personal_models(cs: Clients, s: Any) -> Any:
     """v_k = s_k / C2: (K, C, length), or CSR (K C, length) when the rows are sparse."""
     K, C = len(cs.starts) - 1, cs.n_classes
     v = s * cs.inv_C2[0, 0]

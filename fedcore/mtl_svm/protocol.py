@@ -13,7 +13,16 @@ import numpy as np
 from scipy import sparse
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import additive, envelope, participant, stopping, warm
+from . import (
+    additive,
+    certificate,
+    contact,
+    envelope,
+    participant,
+    stopping,
+    switch,
+    warm,
+)
 
 CLASSIFICATION = ("hinge", "squared_hinge")
 MIRROR_TOL = 1e-4  # a relative gap that float32 rows can be trusted to reach
@@ -25,6 +34,8 @@ class MTLSVM:
     """One fit of the model; a plain record of numbers.
 
     bias         : value of the constant column, 0 for none
+    aggregation  : "auto" is "envelope" until a reply is missing, then "line_search"
+    certify      : bound the gap of each round though replies may be missing
     class_weight : ((label, weight), ...), "balanced", or None
     warm         : clients start from the multipliers of an earlier fit
     keep_dual    : clients give their multipliers at the end, for the next one
@@ -45,13 +56,23 @@ class MTLSVM:
     warm: bool = False
     keep_dual: bool = False
     patience: int = 0
+    certify: bool = False
 
     @property
     def mirrors(self) -> bool:
         """Whether passes may read float32 copies of float64 rows, until measured."""
         # Held-out rows are scored by s as it is, which must be exact after each round.
-        may = self.aggregation != "envelope" and not self.patience
-        return may and self.tol >= MIRROR_TOL
+        solves = self.aggregation in ("envelope", "auto")
+        exact = solves or self.certify or self.patience
+        return self.tol >= MIRROR_TOL and not exact
+
+    @property
+    def may_commit_sent(self) -> bool:
+        """Whether clients may keep work that the coordinator never saw."""
+        return self.aggregation in ("sum", "safe")
+
+    def _is_additive(self, state: State) -> bool:
+        return state.get("additive", self.aggregation != "envelope")
 
     # the coordinator
 
@@ -92,7 +113,9 @@ class MTLSVM:
             "n_entries": sum(h["n_entries"] for h in hellos),
             "sparse": first["sparse"],
         }
-        if self.aggregation == "envelope":
+        # Where a class is absent phi has kinks, and the bound does not hold.
+        agreement["certify"] = self.certify and not has_absent
+        if self.aggregation in ("envelope", "auto"):
             state = envelope.start(
                 agreement["n_classes"],
                 sizes["length"],
@@ -104,7 +127,9 @@ class MTLSVM:
             if self.warm:
                 state["w"] = sum(hello["w"] for hello in hellos)
             state |= {"round": 1, "done": False, "sparse": first["sparse"]}
-            state |= {"passes": 0.0, "n_clients": client}
+            state |= {"passes": 0.0, "n_clients": client, "additive": False}
+            state |= {"silent": False, "certify": agreement["certify"]}
+            state |= {"last_passes": 0.0}
         else:
             state = additive.start(self, agreement, sizes, key)
         return (stopping.start(state) if self.patience else state), agreement
@@ -126,21 +151,24 @@ class MTLSVM:
         """Ask for the next piece of work."""
         if self.patience and state["evaluating"]:
             return stopping.request(state)
-        if self.aggregation != "envelope":
+        if self._is_additive(state):
             return additive.broadcast(self, state)
         point = envelope.point(state)
         C, length = point["w"].shape
         message = {
             "w": point["w"],
             "measure": True,
-            "tol": point["tol"],
+            "tol": np.full(C, -np.inf) if state["silent"] else point["tol"],
             "inv_C2": np.stack([point["inv_C2"], point["inv_C2_absent"]]),
             "working": point["working"].astype(np.uint8),
             "keep": point["keep"],
+            "certify": False,
         }
         vector = Sum((length, C), state["sparse"])
         reply = {"s": vector, "figures": Sum((C, participant.N_SOLVE_FIGURES))}
-        return Request(all=message, reply=reply, everyone=True)
+        everyone = self.aggregation == "envelope" or state["silent"]
+        passes = 1 + (0 if state["silent"] else state["last_passes"])
+        return Request(all=message, reply=reply, everyone=everyone, passes=passes)
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Fold the replies into the next state."""
@@ -153,18 +181,22 @@ class MTLSVM:
         if not after["done"] and after["round"] == state["round"]:
             return after
         # An envelope has already moved on from the point that its clients solved at.
-        w = state["w"] if self.aggregation == "envelope" else after["w"]
+        w = state["w"] if not self._is_additive(state) else after["w"]
         return stopping.hold(state, after, w)
 
     def _fold(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
-        if self.aggregation != "envelope":
+        if self._is_additive(state):
             return additive.combine(self, state, reply, who, key)
         figures = reply["figures"]
         names = ("gap", "primal", "dual", "true_primal", "true_dual", "passes")
         answer = dict(zip(names, figures.T, strict=True)) | {"s": reply["s"].T}
-        passes = state["passes"] + answer.pop("passes").sum() / state["n_clients"]
-        state = envelope.absorb(state, answer, tol=self.tol)
-        state["passes"] = passes
+        last = answer.pop("passes").sum() / state["n_clients"]
+        made = {"passes": state["passes"] + last, "last_passes": last}
+        if state["silent"]:
+            return switch.begin(self, state, answer["s"], answer["true_dual"], key)
+        if not who.all():
+            return state | made | {"silent": True}
+        state = envelope.absorb(state, answer, tol=self.tol) | made
         if (
             state["round"] >= self.max_rounds
             or not envelope.point(state)["working"].any()
@@ -178,18 +210,28 @@ class MTLSVM:
         """Say which of a client's two candidates for s is the one to keep."""
         if self.patience:
             return Request(all={"was_best": state["was_best"]}, reply={})
-        if self.aggregation != "envelope":
-            return Request(all={}, each={"step": state["step"]}, reply={})
-        return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
+        if not self._is_additive(state):
+            return Request(all={"keep": envelope.result(state)["keep"]}, reply={})
+        message, each = {}, {"step": state["step"]}
+        if "settled" in state:
+            message["settled"] = state["settled"]
+        if state.get("certified"):
+            message |= {"w": certificate.result(state)[0]}
+            message |= {"working": state["working"], "contact_w": state["contact_w"]}
+            each["contact"] = state["contact"]
+        return Request(all=message, each=each, reply={})
 
     def report(self, state: State) -> dict[str, float]:
         """Objective and relative gap where they were measured; passes so far."""
         figures = {"passes": state["passes"]}
         if self.patience:
             figures["validation_score"] = state["score"]
-        if self.aggregation == "envelope" or state["judged"]:
+        if not self._is_additive(state) or state["judged"]:
             _, gap, primal = self._last(state)
             figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
+        if state["certify"]:
+            bound = state["gap_bound"] if self._is_additive(state) else state["gap"]
+            figures["gap_bound"] = float(bound.max())
         return figures
 
     def result(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -206,7 +248,9 @@ class MTLSVM:
         return best, *((gap, primal) if is_last else (unknown, unknown))
 
     def _last(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if self.aggregation != "envelope":
+        if state.get("certified"):
+            return certificate.result(state)
+        if self._is_additive(state):
             return state["w"], state["gap"], state["primal"]
         best = envelope.result(state)
         return best["w"], best["gap"], best["primal"]
@@ -269,10 +313,17 @@ class MTLSVM:
         if self.patience:
             s = cs.tried if message["was_best"] else cs.best
             return {"v": participant.personal_models(cs, s)}
-        if self.aggregation == "envelope":
+        s = cs.s
+        if "keep" in message:
             everybody = np.arange(cohort.n_clients)
             participant.keep_best(cs, everybody, np.asarray(message["keep"]))
-        s = cs.s if cs.kept is None else cs.kept
+            s = cs.kept
+        elif "settled" in message:
+            s = participant.settle(cs, np.asarray(message["settled"]))
+        if "contact" in message:
+            contact.take_steps(cs, message)
+            v = participant.personal_models(cs, cs.s)
+            return {"v": contact.stay(cs, v, message)}
         personal = {"v": participant.personal_models(cs, s)}
         if self.keep_dual:
             personal["b"] = cs.b[warm.places(cohort.offsets, cs.n_classes)]

@@ -79,6 +79,15 @@ class ReferenceClients:
             )
         return s, figures
 
+    def gaps(self, active, step, w, *, inv_C2, working):
+        """Measure the active clients at w: their gaps (n_active, C)."""
+        gaps = np.zeros((len(active), len(w)))
+        named = {"seed": 0, "exchange": 0, "first_client": 0}
+        visits = self._visits(active, step, inv_C2=inv_C2, working=working, **named)
+        for m, c, task, inv, _ in visits:
+            gaps[m, c] = task.values(w[c], inv)[0]
+        return gaps
+
     def _visits(self, active, step, *, inv_C2, working, seed, exchange, first_client):
         for m, k in enumerate(active):
             for c in np.flatnonzero(working):

@@ -342,6 +342,13 @@ def test_measure_matches_the_reference(case, data):
     parts, expected = oracle.solve(active, step, w, **call)
     assert_same(kernel, oracle, (s, figures), (parts.sum(axis=0), expected))
 
+    few = {name: call[name] for name in ("inv_C2", "working")}
+    gaps = np.zeros((len(active), C))
+    step = rng.choice([0.0, 0.3, 1.0], (len(active), C))
+    kernel.cohort.gaps(active, step, w, gaps, **few)
+    theirs = oracle.gaps(active, step, w, **few)
+    assert_same(kernel, oracle, (s, gaps), (s, theirs))
+
 
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.data())
@@ -708,7 +715,11 @@ def test_half_given_arguments_are_refused():
 
 
 def arguments_of(work):
-    """Arguments of `update` or `solve` on FULL, in their places and by name."""
+    """Arguments of a call on FULL, in their places and by name."""
+    if work == "gaps":
+        given = {"active": np.array([1, 0], np.int32), "step": np.ones((2, 3))}
+        given |= {"w": np.zeros((3, 5)), "out": np.zeros((2, 3))}
+        return given, {name: call_of(FULL)[name] for name in ("inv_C2", "working")}
     n_figures = {"update": N_UPDATE_FIGURES, "solve": N_SOLVE_FIGURES}[work]
     given = {
         "active": np.array([1, 0], np.int32),
@@ -723,7 +734,7 @@ def arguments_of(work):
     return given, named | {"tol": np.ones(3), "true_inv_C2": np.ones((2, 3))}
 
 
-@pytest.mark.parametrize("work", ["update", "solve"])
+@pytest.mark.parametrize("work", ["update", "solve", "gaps"])
 def test_wrong_lengths_are_refused_by_a_call(work):
     kernel = Kernel(FULL)
     call = getattr(kernel.cohort, work)
@@ -739,12 +750,13 @@ def test_wrong_lengths_are_refused_by_a_call(work):
                         call(*(given | changed).values(), **named)
                     else:
                         call(*given.values(), **named | changed)
-    with pytest.raises(ValueError, match="array lengths disagree"):
-        call(*given.values(), **named, packed=True)
+    if work != "gaps":
+        with pytest.raises(ValueError, match="array lengths disagree"):
+            call(*given.values(), **named, packed=True)
     assert not kernel.b.any()
 
 
-@pytest.mark.parametrize("work", ["update", "solve"])
+@pytest.mark.parametrize("work", ["update", "solve", "gaps"])
 @pytest.mark.parametrize("client", [-1, 2, 2**31 - 1, -(2**31)])
 def test_unknown_clients_are_refused(work, client):
     given, named = arguments_of(work)
@@ -762,7 +774,7 @@ def frozen(argument):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-@pytest.mark.parametrize("work", ["update", "solve"])
+@pytest.mark.parametrize("work", ["update", "solve", "gaps"])
 def test_read_only_input_is_enough(work, is_sparse):
     kernel = Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": is_sparse}))
     given, named = arguments_of(work)
@@ -770,11 +782,11 @@ def test_read_only_input_is_enough(work, is_sparse):
     arrays = kernel.arrays | {name: frozen(kernel.arrays[name]) for name in read}
     positional = [frozen(argument) for argument in kernel.positional]
     cohort = SVMCohort(*positional, **kernel.numbers, **arrays)
-    read = ["active", "step"] + (["w"] if work == "solve" else [])
+    read = ["active", "step"] + (["w"] if work != "update" else [])
     given |= {name: frozen(given[name]) for name in read}
     named = {name: frozen(argument) for name, argument in named.items()}
     getattr(cohort, work)(*given.values(), **named)
-    assert kernel.b.any()
+    assert given["out"].any() if work == "gaps" else kernel.b.any()
 
 
 def test_other_types_are_refused():

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_random_state, check_scalar, check_X_y
+from sklearn.utils import check_scalar, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._clients import client_ids, cohort_of, find_clients, group_by_client
+from .._estimators import check_choice, check_engine, seed_of, sorted_names
 from .._rows import ROWS, check_places, check_real, check_sample_weight, kernel_rows
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
@@ -41,16 +41,10 @@ class _FedMTLSVM(BaseEstimator):
         check_real(self.tol, "tol", min_val=0)
         check_real(self.intercept_scaling, "intercept_scaling", **positive)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
-        _check_choice("loss", self.loss, self._losses)
-        _check_choice("aggregation", self.aggregation, AGGREGATIONS)
-        if self.engine is not None and (
-            isinstance(self.engine, type) or not hasattr(self.engine, "open")
-        ):
-            raise ValueError(
-                f"engine == {self.engine!r}, expected None or an engine such as "
-                f"LocalEngine()"
-            )
-        _check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
+        check_choice("loss", self.loss, self._losses)
+        check_choice("aggregation", self.aggregation, AGGREGATIONS)
+        check_engine(self.engine)
+        check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
         if not isinstance(self.local_epochs, str) or self.local_epochs != "auto":
             check_scalar(
                 self.local_epochs, "local_epochs", Integral, min_val=1, max_val=65535
@@ -97,7 +91,7 @@ class _FedMTLSVM(BaseEstimator):
                 algorithm,
                 engine,
                 cohort,
-                seed=_seed(self.random_state),
+                seed=seed_of(self.random_state),
                 n_jobs=self.n_jobs,
                 on_round=_print_round if self.verbose else None,
             )
@@ -112,7 +106,7 @@ class _FedMTLSVM(BaseEstimator):
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
         if classes is not None:
             self.classes_ = classes
-        self.clients_, by_name = _sorted_names(groups.names)
+        self.clients_, by_name = sorted_names(groups.names)
         self._set_models(w, outcome.personal["v"], by_name, algorithm.bias)
         self.n_rounds_ = int(outcome.history["round"][-1])
         self.history_ = outcome.history
@@ -197,11 +191,6 @@ class _FedMTLSVM(BaseEstimator):
         return tags
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} == {value!r}, expected one of {choices}")
-
-
 def _check_class_weight(class_weight: dict, classes: np.ndarray) -> None:
     known = set(classes.tolist())
     for label, weight in class_weight.items():
@@ -211,21 +200,6 @@ def _check_class_weight(class_weight: dict, classes: np.ndarray) -> None:
                 f"expected one of {classes.tolist()}"
             )
         check_real(weight, f"class_weight[{label!r}]", min_val=0)
-
-
-def _seed(random_state: Any) -> int:
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _sorted_names(names: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Sort identifiers if they can be; give the order too, None if they were."""
-    try:
-        order = np.argsort(names, kind="stable")
-    except TypeError:  # of kinds that do not compare
-        return names, None
-    if (order == np.arange(len(names))).all():
-        return names, None
-    return names[order], order
 
 
 def _without_last(v: sparse.csr_array, d: int) -> tuple[sparse.csr_array, np.ndarray]:
@@ -420,7 +394,7 @@ default="auto"
         """
         self._check_parameters()
         if self.class_weight is not None and not isinstance(self.class_weight, dict):
-            _check_choice("class_weight", self.class_weight, ("balanced",))
+            check_choice("class_weight", self.class_weight, ("balanced",))
         rows, y = check_X_y(X, y, estimator=self, **ROWS)
         check_classification_targets(y)
         classes, code = np.unique(y, return_inverse=True)

@@ -26,7 +26,8 @@
 typedef enum {
     FC_RNG_SAMPLING = 0, /* which clients take part in a round */
     FC_RNG_CLIENTS = 1,  /* the order in which clients take turns */
-    FC_RNG_ROWS = 2      /* the order of a client's rows in a pass */
+    FC_RNG_ROWS = 2,     /* the order of a client's rows in a pass */
+    FC_RNG_BATCHES = 3   /* the rows of a minibatch; lane: the step */
 } fc_rng_purpose;
 
 /* One stream of random words; made by fc_rng_make. */

@@ -178,7 +178,7 @@ class SparseLinearModel(BaseEstimator):
         groups = group_by_client(ids)
         n_nonzero = self.n_nonzero_coefs
         if n_nonzero is None:
-            n_nonzero = max(n_outputs * d // 10, 1)
+            n_nonzero = max(d // 10, 1) * n_outputs
         return Problem(
             cohort=cohort_of(rows, y, weight, groups, classes),
             loss=self.loss,

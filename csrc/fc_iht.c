@@ -51,7 +51,7 @@ static fc_idx own_feature(const fc_visit *v, fc_idx column, fc_idx *near)
         return -1;
     if (!v->columns)
         return column;
-    if (*near < v->own && v->columns[*near] > column)
+    if (*near > 0 && v->columns[*near - 1] >= column)
         *near = 0; /* pairs of the next output start over */
     *near = seek(v->columns, v->own, *near, column);
     return *near < v->own && v->columns[*near] == column ? *near : -1;

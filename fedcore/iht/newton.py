@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 30  # of Newton's method
 MOST_ROUNDS_BFGS = 200
-ENOUGH = 1e-10  # stop when a step promises less than this part of the objective
-RIDGE = 1e-10  # on the scaled Hessian, against columns that repeat each other
+ENOUGH = 1e-15  # stop when a step promises less than this part of the objective
+ROUNDING = 1e-14  # part of the objective that its sum may be off by
+LEAST_BEND = 1e-11  # of the scaled Hessian: directions that bend less stay as they are
 ARMIJO = 1e-4
 SHRINK = 0.3
 LEAST_DAMPING = 1e-8
@@ -67,8 +68,8 @@ def combine(iht: IHT, state: State, reply: dict) -> State:
     state["refits"] += 1
     first = state["refits"] == 1
     objective = objective_at(iht, state, reply["figures"])
-    promise = ARMIJO * state["damping"] * state["slope"]
-    if first or objective <= state["best_objective"] + promise:
+    bar = state["best_objective"] * (1 + ROUNDING)
+    if first or objective <= bar + ARMIJO * state["damping"] * state["slope"]:
         mass = reply["figures"][MASS]
         state["base"] = _vector(iht, state)
         state["best_objective"] = objective
@@ -116,15 +117,12 @@ def _place(iht: IHT, state: State, vector: np.ndarray) -> None:
 
 
 def _newton_direction(H: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Solve on the directions that bend; repeated columns leave some that do not."""
     scale = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1))
-    scaled = H / np.outer(scale, scale)
-    places = np.arange(len(g))
-    scaled[places, places] += RIDGE
-    try:
-        factor = linalg.cho_factor(scaled)
-    except linalg.LinAlgError:  # rounding has made it indefinite
-        return -np.linalg.lstsq(scaled, g / scale, rcond=RIDGE)[0] / scale
-    return -linalg.cho_solve(factor, g / scale) / scale
+    bend, axes = linalg.eigh(H / scale / scale[:, None])
+    bends = bend > LEAST_BEND * bend[-1:].sum()
+    axes = axes[:, bends]
+    return -(axes @ ((axes.T @ (g / scale)) / bend[bends])) / scale
 
 
 def _remember(state: State, g: np.ndarray, first: bool) -> None:

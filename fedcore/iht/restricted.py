@@ -146,10 +146,11 @@ def smoothness(loss: str, rows: Restricted, fit_intercept: bool) -> float:
     v = np.ones(A.shape[1] + fit_intercept)
     value = 0.0
     for _ in range(POWER_STEPS):
-        norm = np.linalg.norm(v)
-        if norm == 0:
+        largest = np.abs(v).max(initial=0)
+        if largest == 0:
             break
-        v /= norm
+        v /= largest  # whose squares neither overflow nor vanish
+        v /= np.linalg.norm(v)
         z = A @ v[: A.shape[1]]
         if fit_intercept:
             z = z + v[-1]

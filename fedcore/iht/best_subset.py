@@ -14,6 +14,8 @@ from ..federation.message import MAX_BYTES
 from ._base import Problem, Solution, SparseLinearModel
 from .splicing import Splicing
 
+LEAST_MORE = 40  # coefficients of the first pool beyond those that are chosen
+
 
 class FedBestSubset(SparseLinearModel):
     """Linear model with at most a given number of coefficients, by federated splicing.
@@ -43,8 +45,9 @@ class FedBestSubset(SparseLinearModel):
         among the `n_nonzero_coefs`, for "softmax" once a class. One that the other
         such columns determine is left out.
     pool_size : int or "auto", default="auto"
-        Coefficients in the first pool, at least `n_nonzero_coefs`; "auto" is two
-        fifths more than that, and 40 more at least. Its square sets the cost.
+        Coefficients in the first pool, at least `n_nonzero_coefs`; "auto" is four
+        fifths more than that for "squared", two fifths more else, and 40 more at least.
+        Its square sets the cost.
     max_swaps : int, default=40
         Exchanges of a pair in a round at most.
     l2 : float, default=0.0
@@ -206,7 +209,9 @@ default="samples"
         tau, d = problem.n_nonzero, problem.cohort.X.shape[1]
         size = self.pool_size
         if isinstance(size, str):
-            size = tau + max(2 * tau // 5, 40)
+            # The block of the squared loss is learnt once, others anew each round.
+            share = 4 if problem.loss == "squared" else 2
+            size = tau + max(share * tau // 5, LEAST_MORE)
         elif size < tau:
             raise ValueError(
                 f"pool_size == {size}, expected at least the {tau} of n_nonzero_coefs"
@@ -224,7 +229,8 @@ default="samples"
 def _place(column: Any, d: int, names: np.ndarray | None) -> int:
     """Find a column by its place or its name."""
     if isinstance(column, str):
-        found = [] if names is None else np.flatnonzero(names == column)
+        names = np.zeros(0, str) if names is None else names
+        found = np.flatnonzero(names == column)
         if len(found) != 1:
             raise ValueError(f"always_select has {column!r}, which is no column of X")
         return int(found[0])

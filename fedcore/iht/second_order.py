@@ -121,7 +121,8 @@ def moments(rows: Rows) -> dict[str, np.ndarray]:
     n, d = rows.X.shape
     is_sparse = sparse.issparse(rows.X)
     K = len(rows.mass)
-    square, by_client = np.zeros(d), 0
+    square = np.zeros(d)
+    by_client: Any = 0
     for part in _chunks(n, 1 if is_sparse else d):
         A = rows.X[part].astype(float, copy=False)
         weight = rows.weight[part]
@@ -158,14 +159,12 @@ def second_derivatives(
     entries = split(new, C, d)
     for part in _chunks(n, q + len(known)):
         weight = rows.weight[part]
-        z = None
         if loss != "squared":
             z = _columns(rows.X, part, point.features, ones=True) @ coef
-        if loss == "softmax":
-            A = _columns(rows.X, part, entries.features, ones=True)
-            among += _softmax_hessian(A, weight, z, entries)
-            continue
-        if loss == "logistic":
+            if loss == "softmax":
+                A = _columns(rows.X, part, entries.features, ones=True)
+                among += _softmax_hessian(A, weight, z, entries)
+                continue
             weight = weight * (expit(z) * expit(-z))[:, 0]
         A = _entries(rows.X, part, new)
         if len(known):

@@ -206,7 +206,7 @@ class Splicing:
         if self.loss == "squared" and len(known):
             room = self._growth
         else:
-            room = self.pool_size - np.count_nonzero(kept < C * d)
+            room = self.pool_size - int(np.count_nonzero(kept < C * d))
         joining = _largest(score, max(room, 0))
         wanted = np.union1d(kept, joining).astype(np.int32)
         if self.n_nonzero == 0:

@@ -137,7 +137,7 @@ default="samples"
         The intercept is never thresholded.
     tol : float, default=1e-4
         Stop when the best objective has not fallen by more than this part of itself in
-        5 rounds. 0: go on to `max_rounds`.
+        10 rounds. 0: go on to `max_rounds`.
     max_rounds : int, default=200
         Rounds at most, without those of `refit`.
     engine : LocalEngine, default=None

@@ -27,7 +27,7 @@ from .threshold import top
 if TYPE_CHECKING:
     from .protocol import IHT
 
-PATIENCE = 5  # rounds in a row that gain less than tol before the fit stops
+PATIENCE = 10  # rounds in a row that gain less than tol before the fit stops
 MEMORY = 5  # a step may end above the last objective, not above the last few
 SHRINK = 0.3
 GROW = 1.2

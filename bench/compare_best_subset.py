@@ -166,8 +166,8 @@ def central_1(repeats, tau=200):
         median = statistics.median
         line = (
             f"simulation I pooled, seed {seed}: OMP's objective in "
-            f"{median(ours):.2f} s ({rounds} rounds), to the end {median(whole):.2f} s at "
-            f"{model.objective_ / goal:.4f} of it"
+            f"{median(ours):.2f} s ({rounds} rounds), to the end {median(whole):.2f} s "
+            f"at {model.objective_ / goal:.4f} of it"
         )
         if theirs:
             ratios = [b / a for a, b in zip(ours, theirs, strict=True)]

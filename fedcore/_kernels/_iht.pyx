@@ -117,34 +117,68 @@ cdef inline double *changing(double[::1] view) noexcept:
     return &view[0] if view is not None and view.shape[0] else NULL
 
 
-cdef void release(fc_iht_work work) noexcept:
-    free(work.x)
-    free(work.mark)
-    free(work.list)
-    free(work.candidate)
-    free(work.place)
-    free(work.chosen)
-    free(work.support)
-    free(work.foreign)
-    free(work.order)
-    free(work.rows)
-    free(work.slope)
-    free(work.select.key)
-    free(work.select.band)
-    free(work.select.at)
-    free(work.select.tie)
+cdef class Space:
+    """Work space of one call; kept for the next, for to clear it anew would cost more
+    than a step does.
+    """
+
+    cdef fc_iht_work work
+    cdef size_t width, rows, brought
+
+    def __cinit__(self, size_t width, size_t rows, size_t brought, size_t C):
+        cdef size_t i
+        cdef size_t cells = width * C
+        self.width, self.rows, self.brought = width, rows, brought
+        self.work.x = <double *>calloc(cells, sizeof(double))
+        self.work.mark = <uint8_t *>calloc(width, 1)
+        self.work.list = <int32_t *>malloc((width + 1) * sizeof(int32_t))
+        self.work.candidate = <double *>malloc(cells * sizeof(double))
+        self.work.slope = <double *>malloc(rows * C * sizeof(double))
+        self.work.place = <int32_t *>malloc(cells * sizeof(int32_t))
+        self.work.chosen = <int32_t *>malloc(cells * sizeof(int32_t))
+        self.work.support = <int32_t *>malloc(cells * sizeof(int32_t))
+        self.work.foreign = <int32_t *>malloc(brought * sizeof(int32_t))
+        self.work.order = <int32_t *>malloc(rows * sizeof(int32_t))
+        self.work.rows = <int32_t *>malloc(rows * sizeof(int32_t))
+        self.work.select.key = <int32_t *>malloc((4 * cells + 4) * sizeof(int32_t))
+        if (self.work.x == NULL or self.work.mark == NULL or self.work.list == NULL
+                or self.work.candidate == NULL or self.work.slope == NULL
+                or self.work.place == NULL or self.work.chosen == NULL
+                or self.work.support == NULL or self.work.foreign == NULL
+                or self.work.order == NULL or self.work.rows == NULL
+                or self.work.select.key == NULL):
+            raise MemoryError
+        self.work.select.band = self.work.select.key + cells + 1
+        self.work.select.at = self.work.select.band + cells + 1
+        self.work.select.tie = self.work.select.at + cells + 1
+        for i in range(rows):
+            self.work.order[i] = <int32_t>i
+
+    def __dealloc__(self):
+        free(self.work.x)
+        free(self.work.mark)
+        free(self.work.list)
+        free(self.work.candidate)
+        free(self.work.slope)
+        free(self.work.place)
+        free(self.work.chosen)
+        free(self.work.support)
+        free(self.work.foreign)
+        free(self.work.order)
+        free(self.work.rows)
+        free(self.work.select.key)
 
 
 cdef class IHTCohort:
     """Rows and problem of a cohort of clients, bound once for many calls.
 
-    Arrays are borrowed and kept alive. Nothing changes in place, so several calls may
-    run at the same time.
+    Arrays are borrowed and kept alive. Several calls may run at the same time.
     """
 
     cdef fc_iht_rows X
     cdef fc_iht_problem problem
     cdef object arrays
+    cdef list spaces
     cdef bint single
 
     def __init__(self, const int64_t[::1] offsets, const int64_t[::1] starts,
@@ -185,6 +219,7 @@ cdef class IHTCohort:
                                       and kept.shape[0] == kept_offsets[n_clients]))):
             raise ValueError("IHTCohort: array lengths disagree")
 
+        self.spaces = []
         self.single = data.dtype.itemsize == 4
         self.X.data = NULL
         if self.single:
@@ -284,10 +319,9 @@ cdef class IHTCohort:
             call.correction_intercept = &intercepts[0, 0]
         return call
 
-    cdef fc_iht_work allocate(self, const fc_iht_call *call,
-                              const int32_t[::1] active) except *:
-        cdef fc_iht_work work
+    cdef Space space(self, const fc_iht_call *call, const int32_t[::1] active):
         cdef int64_t m, width = 1, rows = 1, brought = 1, k, n
+        cdef Space space
         for m in range(active.shape[0]):
             k = active[m]
             if not 0 <= k < self.X.n_clients:
@@ -298,35 +332,15 @@ cdef class IHTCohort:
             if call.correction_offsets != NULL:
                 n += call.correction_offsets[m + 1] - call.correction_offsets[m]
             brought = max(brought, n)
-        cdef size_t C = <size_t>self.problem.n_outputs
-        cdef size_t W = <size_t>width, N = <size_t>rows
-        work.x = <double *>calloc(W * C, sizeof(double))
-        work.mark = <uint8_t *>calloc(W, 1)
-        work.list = <int32_t *>malloc((W + 1) * sizeof(int32_t))
-        work.candidate = <double *>malloc(W * C * sizeof(double))
-        work.place = <int32_t *>malloc(W * C * sizeof(int32_t))
-        work.chosen = <int32_t *>malloc(W * C * sizeof(int32_t))
-        work.support = <int32_t *>malloc(W * C * sizeof(int32_t))
-        work.foreign = <int32_t *>malloc(<size_t>brought * sizeof(int32_t))
-        work.order = <int32_t *>malloc(N * sizeof(int32_t))
-        work.rows = <int32_t *>malloc(N * sizeof(int32_t))
-        work.slope = <double *>malloc(N * C * sizeof(double))
-        work.select.key = <int32_t *>malloc(W * C * sizeof(int32_t))
-        work.select.band = <int32_t *>malloc((W * C + 1) * sizeof(int32_t))
-        work.select.at = <int32_t *>malloc(W * C * sizeof(int32_t))
-        work.select.tie = <int32_t *>malloc((W * C + 1) * sizeof(int32_t))
-        if (work.x == NULL or work.mark == NULL or work.list == NULL
-                or work.candidate == NULL or work.place == NULL
-                or work.chosen == NULL or work.support == NULL
-                or work.foreign == NULL or work.order == NULL or work.rows == NULL
-                or work.slope == NULL or work.select.key == NULL
-                or work.select.band == NULL or work.select.at == NULL
-                or work.select.tie == NULL):
-            release(work)
-            raise MemoryError
-        for m in range(rows):
-            work.order[m] = <int32_t>m
-        return work
+        try:  # calls in other threads have taken theirs out
+            space = self.spaces.pop()
+        except IndexError:
+            space = None
+        if (space is None or space.width < <size_t>width or space.rows < <size_t>rows
+                or space.brought < <size_t>brought):
+            space = Space(<size_t>width, <size_t>rows, <size_t>brought,
+                          <size_t>self.problem.n_outputs)
+        return space
 
     def iterate(self, const int32_t[::1] active, const int32_t[::1] start_index,
                 const double[::1] start_value, const double[::1] start_intercept,
@@ -339,7 +353,7 @@ cdef class IHTCohort:
         cdef fc_iht_call call = self.call(
             start_index, start_value, start_intercept, n_steps, batch, tau, l2, seed,
             exchange, first_client, correction, n_active)
-        cdef fc_iht_work work
+        cdef Space space
         if not (step.shape[0] == counts.shape[0] == intercepts.shape[0] == n_active
                 and intercepts.shape[1] == self.problem.n_outputs
                 and index.shape[0] == value.shape[0]
@@ -349,17 +363,18 @@ cdef class IHTCohort:
             return
         cdef int32_t *index_p = &index[0] if index.shape[0] else NULL
         cdef double *value_p = changing(value)
-        work = self.allocate(&call, active)
+        space = self.space(&call, active)
+        cdef const fc_iht_work *work = &space.work
         with nogil:
             if self.single:
-                fc_iht_iterate_f32(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_iterate_f32(&self.X, &self.problem, &call, work, &active[0],
                                    <int32_t>n_active, &step[0], index_p, value_p,
                                    &counts[0], &intercepts[0, 0])
             else:
-                fc_iht_iterate_f64(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_iterate_f64(&self.X, &self.problem, &call, work, &active[0],
                                    <int32_t>n_active, &step[0], index_p, value_p,
                                    &counts[0], &intercepts[0, 0])
-        release(work)
+        self.spaces.append(space)
 
     def descend(self, const int32_t[::1] active, const int32_t[::1] start_index,
                 const double[::1] start_value, const double[::1] start_intercept,
@@ -373,7 +388,7 @@ cdef class IHTCohort:
         cdef fc_iht_call call = self.call(
             start_index, start_value, start_intercept, n_steps, batch, 0, l2, seed,
             exchange, first_client, correction, n_active)
-        cdef fc_iht_work work
+        cdef Space space
         if not (step.shape[0] == share.shape[0] == intercepts.shape[0] == n_active
                 and intercepts.shape[1] == self.problem.n_outputs
                 and total.shape[0] == length):
@@ -381,17 +396,18 @@ cdef class IHTCohort:
         if n_active == 0:
             return
         cdef double *total_p = changing(total)
-        work = self.allocate(&call, active)
+        space = self.space(&call, active)
+        cdef const fc_iht_work *work = &space.work
         with nogil:
             if self.single:
-                fc_iht_descend_f32(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_descend_f32(&self.X, &self.problem, &call, work, &active[0],
                                    <int32_t>n_active, &step[0], &share[0], total_p,
                                    &intercepts[0, 0])
             else:
-                fc_iht_descend_f64(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_descend_f64(&self.X, &self.problem, &call, work, &active[0],
                                    <int32_t>n_active, &step[0], &share[0], total_p,
                                    &intercepts[0, 0])
-        release(work)
+        self.spaces.append(space)
 
     def gradient(self, const int32_t[::1] active, const int32_t[::1] start_index,
                  const double[::1] start_value, const double[::1] start_intercept,
@@ -404,7 +420,7 @@ cdef class IHTCohort:
         cdef fc_iht_call call = self.call(
             start_index, start_value, start_intercept, 1, batch, 0, 0, seed, exchange,
             first_client, None, n_active)
-        cdef fc_iht_work work
+        cdef Space space
         if not (share.shape[0] == losses.shape[0] == n_active
                 and intercept.shape[0] == self.problem.n_outputs
                 and (total is None or total.shape[0] == length)):
@@ -412,17 +428,18 @@ cdef class IHTCohort:
         if n_active == 0:
             return
         cdef double *total_p = changing(total)
-        work = self.allocate(&call, active)
+        space = self.space(&call, active)
+        cdef const fc_iht_work *work = &space.work
         with nogil:
             if self.single:
-                fc_iht_gradient_f32(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_gradient_f32(&self.X, &self.problem, &call, work, &active[0],
                                     <int32_t>n_active, &share[0], total_p,
                                     &intercept[0], &losses[0])
             else:
-                fc_iht_gradient_f64(&self.X, &self.problem, &call, &work, &active[0],
+                fc_iht_gradient_f64(&self.X, &self.problem, &call, work, &active[0],
                                     <int32_t>n_active, &share[0], total_p,
                                     &intercept[0], &losses[0])
-        release(work)
+        self.spaces.append(space)
 
 
 def add_pairs(int32_t[::1] index, double[::1] value, int32_t[::1] other_index,

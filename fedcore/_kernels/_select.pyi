@@ -1,15 +1,17 @@
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
-_Real = TypeVar("_Real", np.float32, np.float64)
-
-def top(
-    x: NDArray[_Real],
+def top_f64(
+    x: NDArray[np.float64],
     tau: int,
     out: NDArray[np.int32],
-    work: NDArray[np.int32],
     hint: int = 0,
     place: NDArray[np.int32] | None = None,
-) -> tuple[int, int]: ...
+) -> int: ...
+def top_f32(
+    x: NDArray[np.float32],
+    tau: int,
+    out: NDArray[np.int32],
+    hint: int = 0,
+    place: NDArray[np.int32] | None = None,
+) -> int: ...

@@ -1,6 +1,6 @@
 """Calls into csrc/fc_select.c: lengths are checked here, values by the callers."""
-from cython cimport floating
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
 
 
 cdef extern from "fc_select.h" nogil:
@@ -16,26 +16,42 @@ cdef extern from "fc_select.h" nogil:
                        int32_t *, void *, const fc_select_work *)
 
 
-def top(const floating[::1] x, int32_t tau, int32_t[::1] out, int32_t[:, ::1] work,
-        int32_t hint=0, const int32_t[::1] place=None):
-    """Fill out with the places of the tau largest; return (how many, hint)."""
-    cdef int32_t n = <int32_t>x.shape[0]
-    cdef int32_t m
-    cdef fc_select_work space
-    cdef const int32_t *place_p = NULL
-    if not (x.shape[0] < 2**31 and out.shape[0] >= min(x.shape[0], tau)
-            and work.shape[0] == 4 and work.shape[1] >= x.shape[0]
-            and (place is None or place.shape[0] == x.shape[0])):
+# Two functions, for to tell the types apart takes as long as 1000 entries.
+cdef fc_select_work prepare(int64_t n, int64_t n_out, int32_t tau,
+                            const int32_t[::1] place) except *:
+    cdef fc_select_work work
+    if not (n < 2**31 and n_out >= min(n, tau)
+            and (place is None or place.shape[0] == n)):
         raise ValueError("top: array lengths disagree")
-    if n == 0 or tau <= 0:
-        return 0, hint
-    if place is not None:
-        place_p = &place[0]
-    space.key, space.band = &work[0, 0], &work[1, 0]
-    space.at, space.tie = &work[2, 0], &work[3, 0]
-    with nogil:
-        if floating is double:
-            m = fc_top_f64(n, &x[0], place_p, tau, &hint, &out[0], NULL, &space)
-        else:
-            m = fc_top_f32(n, &x[0], place_p, tau, &hint, &out[0], NULL, &space)
-    return m, hint
+    work.key = <int32_t *>malloc(4 * <size_t>n * sizeof(int32_t) + 1)
+    if work.key == NULL:
+        raise MemoryError
+    work.band, work.at = work.key + n, work.key + 2 * n
+    work.tie = work.key + 3 * n
+    return work
+
+
+def top_f64(const double[::1] x, int32_t tau, int32_t[::1] out, int32_t hint=0,
+            const int32_t[::1] place=None):
+    """Fill out with the places of the tau largest; return how many."""
+    cdef int32_t m = 0, n = <int32_t>x.shape[0]
+    cdef fc_select_work work = prepare(x.shape[0], out.shape[0], tau, place)
+    if n > 0 and tau > 0:
+        with nogil:
+            m = fc_top_f64(n, &x[0], &place[0] if place is not None else NULL, tau,
+                           &hint, &out[0], NULL, &work)
+    free(work.key)
+    return m
+
+
+def top_f32(const float[::1] x, int32_t tau, int32_t[::1] out, int32_t hint=0,
+            const int32_t[::1] place=None):
+    """Fill out with the places of the tau largest; return how many."""
+    cdef int32_t m = 0, n = <int32_t>x.shape[0]
+    cdef fc_select_work work = prepare(x.shape[0], out.shape[0], tau, place)
+    if n > 0 and tau > 0:
+        with nogil:
+            m = fc_top_f32(n, &x[0], &place[0] if place is not None else NULL, tau,
+                           &hint, &out[0], NULL, &work)
+    free(work.key)
+    return m

@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array, check_scalar
 
-from .._kernels._select import top as _top
+from .._kernels._select import top_f32, top_f64
 
 
 def hard_threshold(x, n_nonzero):
@@ -64,8 +64,8 @@ def top(x: np.ndarray, n_nonzero: int, place: np.ndarray | None = None) -> np.nd
     """
     n_nonzero = min(n_nonzero, len(x))
     out = np.empty(n_nonzero, np.int32)
-    n_listed, _ = _top(x, n_nonzero, out, np.empty((4, len(x)), np.int32), 0, place)
-    return out[:n_listed]
+    select = top_f32 if x.dtype.itemsize == 4 else top_f64
+    return out[: select(x, n_nonzero, out, 0, place)]
 
 
 def top_pairs(

@@ -1,6 +1,6 @@
 """Accuracy on held-out rows: sparse federated models, the pooled dense one, pooled L1.
 
-python bench/accuracy_iht.py --data FOLDER [--sets a9a golub] [--seeds 3]
+python bench/accuracy_iht.py --data FOLDER [--sets a9a golub] [--seeds 3] [--max-rounds 50]
 
 Rows are split within clients' labels, and dealt out unevenly by label (Dirichlet, 0.3)
 but for product-reviews, whose 14 products are the clients. L1 gets the penalty that
@@ -71,7 +71,7 @@ def pooled_l1(X, y, loss, n_nonzero):
     return best
 
 
-def models_of(loss, n_nonzero, l2, n_rows, seed):
+def models_of(loss, n_nonzero, l2, max_rounds, seed):
     """Yield the name of each model and a function that fits it."""
     if loss == "squared":
         dense = Ridge(alpha=1.0)
@@ -81,17 +81,20 @@ def models_of(loss, n_nonzero, l2, n_rows, seed):
     yield "pooled L1", lambda X, y, c: pooled_l1(X, y, loss, n_nonzero)
     for estimator in (FedIterHT, FedHT, DistributedIHT, FedBestSubset):
         options = {"loss": loss, "l2": l2, "random_state": seed}
+        if estimator is not FedBestSubset:
+            options["max_rounds"] = max_rounds
         model = estimator(n_nonzero, **options)
         name = estimator.__name__
         yield name, lambda X, y, c, model=model: model.fit(X, y, c)
         if estimator is not FedBestSubset:
             again = estimator(n_nonzero, refit=True, **options)
             yield f"{name} + refit", lambda X, y, c, m=again: m.fit(X, y, c)
+    options = {"loss": loss, "l2": l2, "max_rounds": max_rounds}
     both = FedIterHT(n_nonzero, control_variates=True, **options)
     yield "FedIterHT + control", lambda X, y, c: both.fit(X, y, c)
 
 
-def compare(folder, short, seeds):
+def compare(folder, short, seeds, max_rounds):
     """Print one line a model: score over the seeds, non-zeros, rounds, seconds."""
     name, loss, n_nonzero, n_clients, l2, scaler = SETS[short]
     X, y, clients = load(folder, name)
@@ -112,7 +115,7 @@ def compare(folder, short, seeds):
             )
         else:
             owner = clients[train]
-        for model_name, fit in models_of(loss, n_nonzero, l2, len(train), seed):
+        for model_name, fit in models_of(loss, n_nonzero, l2, max_rounds, seed):
             begun = perf_counter()
             model = fit(A, y[train], owner)
             seconds = perf_counter() - begun
@@ -143,10 +146,11 @@ def main():
     parser.add_argument("--data", required=True, help="folder of the iht_*.npz files")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-rounds", type=int, default=200)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     for short in arguments.sets:
-        compare(arguments.data, short, arguments.seeds)
+        compare(arguments.data, short, arguments.seeds, arguments.max_rounds)
 
 
 if __name__ == "__main__":

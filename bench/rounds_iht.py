@@ -116,9 +116,10 @@ def best(which, seeds):
                 **options,
             )
             print(
-                f"  {'I' * which:3} seed {seed} {estimator.__name__:15} auto "
-                f"{options or ''}: {model.history_['objective'][:20][-1]:.5g} after 20 rounds, "
-                f"{model.objective_:.5g} after 100, refitted {refitted.objective_:.5g}",
+                f"  {'I' * which:3} seed {seed} {estimator.__name__:15} auto"
+                f"{' control' * ('control_variates' in options)}: "
+                f"{early:.5g} after 20 rounds, {model.objective_:.5g} after 100, "
+                f"refitted {refitted.objective_:.5g}",
                 flush=True,
             )
 

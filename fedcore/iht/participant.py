@@ -91,7 +91,9 @@ def update(
     if work == STEPS and iht.rule == "DistributedIHT":
         reply |= _gradient(cohort, cs, iht, message, active, key, figures)
     else:
-        _measure(cs, message, active, figures)
+        # Clients with control variates find the objective along with their gradients.
+        if work == MEASURE or not iht.control_variates:
+            _measure(cs, message, active, figures)
         if work == STEPS:
             reply |= _steps(cohort, cs, iht, message, active, key, figures)
     return reply
@@ -166,7 +168,7 @@ def _steps(cohort, cs, iht, message, active, key, figures) -> dict:
     reply = {}
     if iht.control_variates:
         options["correction"] = _correction(cs, message, active)
-        reply = _renew_control(cohort, cs, iht, message, active, figures)
+        reply = _renew_control(cs, message, active, figures)
     if iht.rule == "FedHT":
         x, intercepts = kernel.local_steps_dense(
             cs.kernel, active, *point, share, **options
@@ -205,15 +207,21 @@ def _correction(cs, message, active):
     return offsets, (place % size).astype(np.int32), value, free.reshape(n, C)
 
 
-def _renew_control(cohort, cs, iht, message, active, figures) -> dict:
+def _renew_control(cs, message, active, figures) -> dict:
     """Take the gradients at the point of the message as the new c_k, on its support."""
-    index, value, intercept = _point(message)
+    index = message["index"]
     share = cs.share[active]
-    rows = restricted.restrict(cohort, cs.y, active, np.ones(len(active)), index)
-    own, free = restricted.client_gradients(iht.loss, rows, value, intercept)
+    own = np.empty((len(active), len(index)))
+    free = np.empty((len(active), cs.n_outputs))
+    loss = np.empty(len(active))
+    for place, k in enumerate(active):
+        client = np.array([k], np.int32)
+        g, free[place], loss[place : place + 1] = kernel.gradient(
+            cs.kernel, client, *_point(message), np.ones(1)
+        )
+        own[place] = g[index]
+    _add_loss(figures, share, loss)
     own, free = _finite(figures, BAD_POINT, own, free)
-    if not iht.fit_intercept:
-        free = np.zeros_like(free)
     cs.index[active, : len(index)] = index
     cs.value[active, : len(index)] = own
     cs.count[active] = len(index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,22 +87,6 @@ def gradient(
     slope = losses.slopes(loss, scores(rows, value, intercept), rows.y)
     slope *= rows.weight[:, None]
     return (rows.A.T @ slope)[rows.column, rows.output], slope.sum(axis=0)
-
-
-def client_gradients(
-    loss: str, rows: Restricted, value: np.ndarray, intercept: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient of each client's weighted loss: (n_active, s) and (n_active, C)."""
-    slope = losses.slopes(loss, scores(rows, value, intercept), rows.y)
-    slope *= rows.weight[:, None]
-    n_active = len(rows.offsets) - 1
-    own = np.empty((n_active, len(rows.column)))
-    free = np.empty((n_active, len(intercept)))
-    for k, (a, b) in enumerate(pairwise(rows.offsets)):
-        part = rows.A[a:b].T @ slope[a:b]
-        own[k] = part[rows.column, rows.output]
-        free[k] = slope[a:b].sum(axis=0)
-    return own, free
 
 
 def hessian(

@@ -1,6 +1,6 @@
 """Accuracy on held-out rows: sparse federated models, the pooled dense one, pooled L1.
 
-python bench/accuracy_iht.py --data FOLDER [--sets a9a golub] [--seeds 3] [--max-rounds 50]
+python bench/accuracy_iht.py --data FOLDER [--sets a9a golub] [--max-rounds 50]
 
 Rows are split within clients' labels, and dealt out unevenly by label (Dirichlet, 0.3)
 but for product-reviews, whose 14 products are the clients. L1 gets the penalty that

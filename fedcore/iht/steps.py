@@ -126,7 +126,7 @@ def combine(iht: IHT, state: State, reply: dict, who: np.ndarray) -> State:
         return state
     objective = objective_at(iht, state, figures)
     if state["work"] == MEASURE:
-        return _finish(state, objective)
+        return _finish(iht, state, objective)
     if not (len(state["objectives"]) or np.isfinite(objective)):
         raise ValueError("the objective overflows at the start: scale y")
     state["partial"] |= not who.all()
@@ -237,23 +237,24 @@ def _move_on(iht: IHT, state: State) -> State:
     else:
         state["stalled"] += 1
     state["converged"] = iht.tol > 0 and state["stalled"] >= PATIENCE
-    if state["converged"] or state["diverged"]:
+    automatic = iht.step_size == "auto"
+    if state["diverged"] or (state["converged"] and automatic):
         copy(state, "best_", "")
-        state["work"] = MEASURE
-    elif state["round"] >= iht.max_rounds:
+    if state["diverged"] or state["converged"] or state["round"] >= iht.max_rounds:
         state["work"] = MEASURE
     else:
         state["round"] += 1
     return state
 
 
-def _finish(state: State, objective: float) -> State:
+def _finish(iht: IHT, state: State, objective: float) -> State:
     """End at the point that was measured, or at a better one that was met before."""
     best = state["best_objective"]
-    first = state["objectives"][0]
-    state["rose"] = not objective <= best + LOST * max(first - best, 0)
-    sampled = state["partial"]  # objectives of samples do not compare
-    if objective < best or sampled or state["converged"] or state["diverged"]:
+    gained = max(state["objectives"][0] - best, 0)
+    state["rose"] = not objective <= best + LOST * gained
+    given = iht.step_size != "auto" and not state["rose"]  # as published: the last one
+    sampled = state["partial"]  # the objectives of samples do not compare
+    if given or sampled or objective <= best:
         copy(state, "", "best_")
         state["best_objective"] = objective
     copy(state, "best_", "")

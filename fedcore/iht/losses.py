@@ -27,13 +27,3 @@ def slopes(loss: str, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     slope = np.exp(log_softmax(scores, axis=1))
     slope[np.arange(len(y)), y] -= 1
     return slope
-
-
-def curvature(loss: str, scores: np.ndarray, a: int, b: int) -> np.ndarray:
-    """Second derivative (n,) of each row's loss by its scores of outputs a and b."""
-    if loss == "squared":
-        return np.ones(len(scores))
-    if loss == "logistic":
-        return expit(scores[:, 0]) * expit(-scores[:, 0])
-    p = np.exp(log_softmax(scores, axis=1))
-    return p[:, a] * ((a == b) - p[:, b])

@@ -22,7 +22,7 @@ LEAST_BEND = 1e-11  # of the scaled Hessian: directions that bend less stay as t
 ARMIJO = 1e-4
 SHRINK = 0.3
 LEAST_DAMPING = 1e-8
-MOST_PLACES = 1000  # a Hessian of this order is a message of 8 MB; above it, L-BFGS
+MOST_PLACES = 1000  # a Hessian of this order is a message of 4 MB; above it, L-BFGS
 MEMORY = 20
 
 
@@ -58,7 +58,7 @@ def request(iht: IHT, state: State) -> Request:
     m = len(state["base"])
     reply: dict[str, Kind] = {"figures": Sum((N_FIGURES,)), "gradient": Sum((m,))}
     if state["curved"]:
-        reply["hessian"] = Sum((m, m))
+        reply["hessian"] = Sum((m * (m + 1) // 2,))  # its lower triangle
     return Request(all=message, reply=reply, everyone=True)
 
 
@@ -80,7 +80,9 @@ def combine(iht: IHT, state: State, reply: dict) -> State:
             state["direction"] = _bfgs_direction(state, g)
         else:
             if state["curved"]:
-                H = reply["hessian"] / mass
+                H = np.zeros((len(g), len(g)))
+                H[np.tril_indices(len(g))] = reply["hessian"] / mass
+                H += np.tril(H, -1).T
                 places = np.arange(len(state["value"]))
                 H[places, places] += iht.l2
                 state["hessian"] = H

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..federation.contract import Cohort, Entries, Key
-from . import kernel, restricted
+from . import kernel
+from .second_order import rows_of, second_derivatives
+from .smoothness import smoothness
 from .threshold import top
 
 if TYPE_CHECKING:
@@ -248,8 +250,8 @@ def _survey(cohort, cs, iht, message, active) -> float:
                 g, _, _ = kernel.gradient(cs.kernel, client, *empty, one)
                 index = top(g, iht.n_nonzero)
             index = np.unique(index % d)
-        rows = restricted.restrict(cohort, cs.y, client, one, index)
-        cs.smoothness[k] = restricted.smoothness(iht.loss, rows, iht.fit_intercept)
+        rows = rows_of(cohort, cs.y, client, one)
+        cs.smoothness[k] = smoothness(iht.loss, rows, index, iht.fit_intercept)
     return float(cs.share[active] @ cs.smoothness[active])
 
 
@@ -257,16 +259,22 @@ def _newton(cohort, cs, iht, message, active) -> dict:
     """Objective, gradient and, if asked, Hessian on the support of the message."""
     index, value, intercept = _point(message)
     share = cs.share[active]
-    rows = restricted.restrict(cohort, cs.y, active, share, index)
     figures = np.zeros(N_FIGURES)
     figures[MASS] = share.sum()
-    loss = restricted.objective(iht.loss, rows, value, intercept)
-    _add_loss(figures, np.ones(1), np.array([loss]))
-    own, free = restricted.gradient(iht.loss, rows, value, intercept)
-    g = np.concatenate([own, free]) if iht.fit_intercept else own
+    total, free, loss = kernel.gradient(cs.kernel, active, *_point(message), share)
+    _add_loss(figures, share, loss)
+    g = total[index]
+    if iht.fit_intercept:
+        g = np.concatenate([g, free])
+        index = np.concatenate([index, np.arange(len(free)) + len(total)])
+        value = np.concatenate([value, intercept])
     (g,) = _finite(figures, BAD_POINT, g)
     reply = {"figures": figures, "gradient": g}
     if message["curved"]:
-        H = restricted.hessian(iht.loss, rows, value, intercept, iht.fit_intercept)
+        rows = rows_of(cohort, cs.y, active, share)
+        none = np.zeros(0, np.int32)
+        H = second_derivatives(
+            iht.loss, rows, index, value, cs.n_outputs, known=none, new=index
+        )
         (reply["hessian"],) = _finite(figures, BAD_POINT, H)
     return reply

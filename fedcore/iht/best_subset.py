@@ -116,8 +116,8 @@ default="samples"
 
     Examples
     --------
+    >>> from fedcore import FedBestSubset
     >>> from fedcore.datasets import make_iht_simulation
-    >>> from fedcore.iht.best_subset import FedBestSubset
     >>> X, y, clients = make_iht_simulation(1, n_clients=10, random_state=0)
     >>> model = FedBestSubset(20).fit(X, y, clients)
     >>> len(model.support_)

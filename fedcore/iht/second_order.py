@@ -167,13 +167,11 @@ def second_derivatives(
                 continue
             weight = weight * (expit(z) * expit(-z))[:, 0]
         A = _entries(rows.X, part, new)
+        A *= np.sqrt(weight)[:, None]
+        among += A.T @ A
         if len(known):
-            A *= weight[:, None]
-            among += A.T @ _entries(rows.X, part, new)
-            across += A.T @ _entries(rows.X, part, known)
-        else:
             A *= np.sqrt(weight)[:, None]
-            among += A.T @ A
+            across += A.T @ _entries(rows.X, part, known)
     return np.concatenate([across.reshape(-1), among[np.tril_indices(q)]])
 
 

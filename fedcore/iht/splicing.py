@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
 from . import second_order
@@ -19,6 +20,7 @@ from .sweep import DEPENDENT, best_subset
 
 SHORTER = 0.4  # what a refused step is multiplied by
 LEAST_WITHIN = 1e-3  # of a column's variance that counts as inside clients
+MOST_SETTLING = 6  # steps on the support that was found, at one gradient each
 LEAST_GROWTH = 20  # entries that join the pool in a round
 
 
@@ -40,6 +42,10 @@ class Splicing:
     max_swaps: int
     tol: float
     max_rounds: int
+
+    @property
+    def _most_settling(self) -> int:
+        return 0 if self.loss == "squared" else MOST_SETTLING
 
     @property
     def _growth(self) -> int:
@@ -90,6 +96,8 @@ class Splicing:
             "try_value": np.zeros(0),
             "objective": np.inf,
             "step": 1.0,
+            "trial": None,  # of the points tried in this round the best
+            "n_settling": 0,
             "pool": empty,  # entries, sorted, whose second derivatives G are known
             "new": empty,
             "G": np.zeros((0, 0)),
@@ -132,7 +140,12 @@ class Splicing:
             self._accept(state, objective, gradient)
             self._grow_pool(state)
             return state
-        self._judge(state, objective, gradient)
+        tried = state["try_index"], state["try_value"], objective, gradient
+        if state["trial"] is None or objective < state["trial"][2]:
+            state["trial"] = tried
+            if state["n_settling"] < self._most_settling and self._settle(state):
+                return state
+        self._judge(state)
         if state["done"]:
             return state
         if state["round"] >= self.max_rounds:
@@ -179,14 +192,39 @@ class Splicing:
         state["objective"], state["gradient"] = objective, gradient
         state["refused"] = False
 
-    def _judge(self, state: State, objective: float, gradient: np.ndarray) -> None:
-        """Take the point or shorten the step; stop when neither pays."""
-        before = state["objective"]
-        least = self.tol * max(before, self.tol * state["first"])
-        same = np.array_equal(state["index"], state["try_index"])
-        if objective <= before:
-            self._accept(state, objective, gradient)
-            if before - objective <= least and (state["step"] == 1 or same):
+    def _settle(self, state: State) -> bool:
+        """Try Newton's step with the derivatives known, if it promises anything.
+
+        Slopes at a point that is far from the best on its own support say little of
+        what is missing from it.
+        """
+        index, value, objective, gradient = state["trial"]
+        places = np.searchsorted(state["pool"], index)
+        slope = gradient[index]
+        try:
+            factor = cho_factor(state["G"][np.ix_(places, places)])
+        except np.linalg.LinAlgError:
+            return False
+        step = cho_solve(factor, slope)
+        if not slope @ step / 2 > self._least(state, objective):
+            return False
+        state["try_index"], state["try_value"] = index, value - step
+        state["n_settling"] += 1
+        return True
+
+    def _least(self, state: State, objective: float) -> float:
+        return self.tol * max(objective, self.tol * state["first"])
+
+    def _judge(self, state: State) -> None:
+        """Take the best point tried or shorten the step; stop when neither pays."""
+        before, index = state["objective"], state["index"]
+        least = self._least(state, before)
+        trial, state["trial"], state["n_settling"] = state["trial"], None, 0
+        if trial[2] <= before:
+            state["try_index"], state["try_value"] = trial[:2]
+            self._accept(state, *trial[2:])
+            is_whole = state["step"] == 1 or np.array_equal(index, trial[0])
+            if before - trial[2] <= least and is_whole:
                 state["done"] = state["converged"] = True
             state["step"] = min(state["step"] / SHORTER, 1.0)
             return

@@ -163,13 +163,13 @@ def best_subset(
     tableau = Sweep(G, c, start | fixed, free)
     limit = n_nonzero + np.count_nonzero(tableau.inside & free)
     is_full = np.count_nonzero(tableau.inside) == limit
-    before = tableau.gained
+    before = tableau.gained, tableau.M.copy("F"), tableau.inside.copy()
     while np.count_nonzero(tableau.inside) < limit + n_beyond and tableau.add():
         pass
     while np.count_nonzero(tableau.inside) > limit:
         tableau.drop(fixed)
-    if is_full and tableau.gained < before:  # a detour that did not pay
-        tableau = Sweep(G, c, start | fixed, free)
+    if is_full and tableau.gained < before[0]:  # a detour that did not pay
+        _, tableau.M, tableau.inside = before
     for _ in range(max_swaps):
         if not tableau.swap(fixed):
             break

@@ -49,7 +49,7 @@ def turns(repeats, ours, others, name):
 
 
 def compare_top(repeats):
-    """Selection alone: normal entries, and vectors that are mostly zero."""
+    """Select only: normal entries, and vectors that are mostly zero."""
     rng = np.random.default_rng(0)
     for dtype in (np.float64, np.float32):
         for d, tau in [(1000, 200), (150_000, 200), (150_000, 15_000)]:
@@ -95,7 +95,7 @@ def federation(n_clients, n_rows, d):
 
 
 def compare_steps(repeats, n_steps=20, d=150_000):
-    """Steps of one client, each thresholded: time for `n_steps` in one call."""
+    """Time `n_steps` thresholded steps of one client in one call."""
     X, y, bound, index, value, b = federation(1, 100, d)
     x = np.zeros(d)
     x[index] = value
@@ -132,7 +132,7 @@ def compare_steps(repeats, n_steps=20, d=150_000):
 
 
 def compare_round(repeats, n_clients=20, n_rows=100, d=150_000):
-    """A whole round of FedIterHT: every client's steps, the sum, the threshold."""
+    """Time a round of FedIterHT: every client's steps, the sum, the threshold."""
     X, y, bound, index, value, b = federation(n_clients, n_rows, d)
     active, share = np.arange(n_clients, dtype=np.int32), np.full(n_clients, 0.05)
     client = ReferenceClient(X[:1], y[:1], loss="squared")

@@ -6,12 +6,12 @@ from fedcore.iht import reference
 
 
 def argpartition(x, tau):
-    """The usual one-liner."""
+    """Select by the usual one-liner."""
     return np.argpartition(np.abs(x), len(x) - tau)[len(x) - tau :]
 
 
 def argpartition_of_nonzeros(x, tau):
-    """The same on what is not zero."""
+    """Do the same on what is not zero."""
     there = np.flatnonzero(x)
     if len(there) <= tau:
         return there
@@ -19,7 +19,7 @@ def argpartition_of_nonzeros(x, tau):
 
 
 def argsort(x, tau):
-    """A full sort."""
+    """Sort all."""
     return np.argsort(np.abs(x))[len(x) - tau :]
 
 
@@ -45,7 +45,7 @@ def _entries(X, batch):
 
 
 def dense_iterate(X, y, x, b, rows, step, tau):
-    """A dense iterate changed in place; only support and touched columns are sorted."""
+    """Change a dense iterate in place; select from support and touched columns."""
     x, support = x.copy(), np.flatnonzero(x)
     seen = np.zeros(len(x), bool)
     for batch in rows:
@@ -78,7 +78,7 @@ def dense_iterate(X, y, x, b, rows, step, tau):
 
 
 def sparse_iterate(X, y, x, b, rows, step, tau):
-    """The support and its values only; columns are matched by sorting."""
+    """Hold the support and its values only; match columns by sorting."""
     support = np.flatnonzero(x)
     value, d = x[support], len(x)
     for batch in rows:
@@ -110,7 +110,7 @@ STEPS = {
 
 
 def python(X, y, x, rows, step, tau):
-    """The loops of reference.py, on the rows of the steps alone."""
+    """Run the loops of reference.py, on the rows of the steps alone."""
     used = np.unique(np.concatenate(rows))
     client = reference.ReferenceClient(X[used], y[used], loss="squared")
     x, b = x[None, :], np.zeros(1)

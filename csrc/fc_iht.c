@@ -6,15 +6,15 @@
 
 /* One client in one call. */
 typedef struct {
-    int64_t first;         /* its rows of X start here */
-    const fc_idx *kept;    /* rows that count, or NULL for all of them */
-    fc_idx k, n, own;      /* n rows count; own: its columns */
-    fc_idx n_foreign;      /* features beyond them, at own .. own + n_foreign */
-    const fc_idx *columns; /* (own) or NULL */
-    const fc_idx *foreign; /* (n_foreign) their columns, ascending */
-    fc_idx n_list;         /* features that may be other than 0; fc_iht_work.list */
-    fc_idx n_support;      /* entries that are; fc_iht_work.support */
-    bool everywhere;       /* all features may be; no list is kept */
+    int64_t first;      /* its rows of X start here */
+    const fc_idx *kept; /* rows that count, or NULL for all of them */
+    fc_idx k, n, own;   /* n rows count; own: its columns */
+    fc_idx n_foreign;   /* features beyond them, at own .. own + n_foreign */
+    const fc_idx *columns, *sorted, *feature; /* (own) or NULL */
+    const fc_idx *foreign;                    /* (n_foreign) their columns, ascending */
+    fc_idx n_list;    /* features that may be other than 0; fc_iht_work.list */
+    fc_idx n_support; /* entries that are; fc_iht_work.support */
+    bool everywhere;  /* all features may be; no list is kept */
     double *intercept;
 } fc_visit;
 
@@ -51,10 +51,10 @@ static fc_idx own_feature(const fc_visit *v, fc_idx column, fc_idx *near)
         return -1;
     if (!v->columns)
         return column;
-    if (*near > 0 && v->columns[*near - 1] >= column)
+    if (*near > 0 && v->sorted[*near - 1] >= column)
         *near = 0; /* pairs of the next output start over */
-    *near = seek(v->columns, v->own, *near, column);
-    return *near < v->own && v->columns[*near] == column ? *near : -1;
+    *near = seek(v->sorted, v->own, *near, column);
+    return *near < v->own && v->sorted[*near] == column ? v->feature[*near] : -1;
 }
 
 static fc_idx feature_of(const fc_visit *v, fc_idx column, fc_idx *near)
@@ -185,6 +185,8 @@ static fc_visit begin(const fc_iht_rows *X, const fc_iht_problem *problem,
     if (X->indptr) {
         v.own = (fc_idx)(X->starts[k + 1] - X->starts[k]);
         v.columns = X->columns + X->starts[k];
+        v.sorted = X->sorted + X->starts[k];
+        v.feature = X->feature + X->starts[k];
         for (fc_idx i = 0; i < call->n_start; i++)
             if (own_feature(&v, call->index[i] % d, &near) < 0)
                 work->foreign[n++] = call->index[i] % d;
@@ -313,7 +315,7 @@ static void threshold(fc_visit *v, const fc_iht_rows *X, const fc_iht_problem *p
                 candidate[i * C + c] = x[list[i] * C + c];
     fc_idx kept =
         fc_top_f64(n, candidate, NULL, tau, hint, work->chosen, &tied, &work->select);
-    if (tied && (C > 1 || v->n_foreign || !v->everywhere)) {
+    if (tied && (C > 1 || X->indptr)) {
         for (fc_idx i = 0; i < n; i++) {
             fc_idx f = v->everywhere ? i / C : list[i / C];
             work->place[i] = i % C * d + column_of(v, f);

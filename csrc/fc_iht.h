@@ -22,9 +22,11 @@ typedef struct {
     fc_idx n_clients, n_columns;
     const int64_t *offsets; /* (n_clients + 1) rows of client k */
     const int64_t *starts;  /* (n_clients + 1) its columns in one list; dense: NULL */
-    const fc_idx *columns;  /* (starts[K]) ascending within a client; dense: NULL */
+    const fc_idx *columns;  /* (starts[K]) column of each feature; dense: NULL */
+    const fc_idx *sorted;   /* (starts[K]) the same, ascending within a client */
+    const fc_idx *feature;  /* (starts[K]) feature of each of those */
     const fc_idx *indptr;   /* (n + 1); dense: NULL */
-    const fc_idx *indices;  /* places in the client's list of columns; dense: NULL */
+    const fc_idx *indices;  /* features; dense: NULL */
     const void *data;       /* (nnz) or (n, n_columns), float or double */
 } fc_iht_rows;
 

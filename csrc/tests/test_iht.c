@@ -24,7 +24,8 @@ typedef struct {
     fc_iht_work work;
     bool single;
     int64_t starts[CLIENTS + 1];
-    fc_idx indptr[ROWS + 1], indices[ROWS * COLUMNS], columns[ROWS * COLUMNS];
+    fc_idx indptr[ROWS + 1], indices[ROWS * COLUMNS], columns[ROWS * COLUMNS],
+        sorted[ROWS * COLUMNS], feature[ROWS * COLUMNS];
     double values[ROWS * COLUMNS];
     float values32[ROWS * COLUMNS];
     double x[CELLS], candidate[CELLS], slope[ROWS * OUTPUTS];
@@ -58,6 +59,20 @@ static void set_up(clients *f, fc_iht_loss loss, bool sparse, bool single)
     if (sparse) {
         fc_compact(CLIENTS, COLUMNS, OFFSETS, f->indptr, global, false, place, bits,
                    f->indices, f->columns, f->starts);
+        /* Features run against the columns: any order must do. */
+        for (fc_idx k = 0; k < CLIENTS; k++) {
+            fc_idx own = (fc_idx)(f->starts[k + 1] - f->starts[k]);
+            for (fc_idx p = 0; p < own; p++) {
+                f->sorted[f->starts[k] + p] = f->columns[f->starts[k] + p];
+                f->feature[f->starts[k] + p] = own - 1 - p;
+            }
+            for (fc_idx p = 0; p < own; p++)
+                f->columns[f->starts[k] + own - 1 - p] = f->sorted[f->starts[k] + p];
+            for (fc_idx p = f->indptr[OFFSETS[k]]; p < f->indptr[OFFSETS[k + 1]]; p++)
+                f->indices[p] = own - 1 - f->indices[p];
+        }
+        f->X.sorted = f->sorted;
+        f->X.feature = f->feature;
         f->X.starts = f->starts;
         f->X.columns = f->columns;
         f->X.indptr = f->indptr;
@@ -111,7 +126,7 @@ static void iterate(clients *f, const fc_iht_call *call, double *dense,
     int64_t counts[CLIENTS], p = 0;
     const fc_idx C = f->problem.n_outputs;
 
-    memset(dense, 0, CLIENTS * CELLS * sizeof *dense);
+    memset(dense, 0, (size_t)CLIENTS * CELLS * sizeof *dense);
     (f->single ? fc_iht_iterate_f32
                : fc_iht_iterate_f64)(&f->X, &f->problem, call, &f->work, EVERYBODY,
                                      CLIENTS, STEP, index, value, counts, intercepts);
@@ -119,8 +134,8 @@ static void iterate(clients *f, const fc_iht_call *call, double *dense,
         CHECK(counts[k] <= call->tau);
         for (int64_t i = 0; i < counts[k]; i++, p++) {
             CHECK(index[p] >= 0 && index[p] < C * COLUMNS && value[p] != 0);
-            CHECK(i == 0 || index[p - 1] < index[p]);
-            dense[k * CELLS + index[p]] = value[p];
+            CHECK(i == 0 || p == 0 || index[p - 1] < index[p]);
+            dense[(int64_t)k * CELLS + index[p]] = value[p];
         }
     }
     check_clean(f);

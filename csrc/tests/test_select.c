@@ -2,7 +2,6 @@
 #include "fc_select.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { MOST = 20000 };
 
@@ -51,13 +50,14 @@ static void check_top(fc_idx n, fc_idx tau, const fc_idx *places, int32_t hint)
 
 static void fill(fc_idx n, int kind)
 {
-    srand(7);
+    uint64_t state = 7;
     for (fc_idx i = 0; i < n; i++) {
-        double u = rand() / (double)RAND_MAX - 0.5;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        double u = (double)(state >> 11) * 0x1p-53 - 0.5;
         x[i] = kind == 0   ? u
                : kind == 1 ? floor(8 * u)
                : kind == 2 ? (i % 50 ? 0 : u)
-               : kind == 3 ? ldexp(u, rand() % 400 - 200)
+               : kind == 3 ? ldexp(u, (int)(state >> 20) % 400 - 200)
                : kind == 4 ? 1 + floor(8 * u) * 0x1p-50
                            : floor(4 * u) * 0x1p-1074;
         place[i] = (fc_idx)(((int64_t)i * 7919) % n);

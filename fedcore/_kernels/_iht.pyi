@@ -9,6 +9,9 @@ _Correction: TypeAlias = tuple[
     NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]
 ]
 
+class Space:
+    def __init__(self, *args: int) -> None: ...
+
 @disjoint_base
 class IHTCohort:
     def __init__(
@@ -16,6 +19,8 @@ class IHTCohort:
         offsets: NDArray[np.int64],
         starts: NDArray[np.int64] | None,
         columns: NDArray[np.int32] | None,
+        ascending: NDArray[np.int32] | None,
+        feature: NDArray[np.int32] | None,
         indptr: NDArray[np.int32] | None,
         indices: NDArray[np.int32] | None,
         data: NDArray[_Real],

@@ -22,6 +22,8 @@ cdef extern from "fc_iht.h" nogil:
         const int64_t *offsets
         const int64_t *starts
         const int32_t *columns
+        const int32_t *sorted
+        const int32_t *feature
         const int32_t *indptr
         const int32_t *indices
         const void *data
@@ -182,7 +184,8 @@ cdef class IHTCohort:
     cdef bint single
 
     def __init__(self, const int64_t[::1] offsets, const int64_t[::1] starts,
-                 const int32_t[::1] columns, const int32_t[::1] indptr,
+                 const int32_t[::1] columns, const int32_t[::1] ascending,
+                 const int32_t[::1] feature, const int32_t[::1] indptr,
                  const int32_t[::1] indices, data, int32_t n_columns, *,
                  int loss, int32_t n_outputs, bint intercept,
                  const int32_t[::1] code, const double[::1] target,
@@ -197,12 +200,15 @@ cdef class IHTCohort:
         n = offsets[n_clients]
         cdef int n_given = (columns is not None) + (indptr is not None)
         n_given += (indices is not None) + (starts is not None)
-        if n_given not in (0, 4):
+        n_given += (ascending is not None) + (feature is not None)
+        if n_given not in (0, 6):
             raise ValueError(
-                "IHTCohort: CSR rows need starts, columns, indptr and indices")
+                "IHTCohort: CSR rows need all six arrays")
         if indptr is not None and not (indptr.shape[0] == n + 1
                                        and starts.shape[0] == n_clients + 1
                                        and columns.shape[0] == starts[n_clients]
+                                       and ascending.shape[0] == columns.shape[0]
+                                       and feature.shape[0] == columns.shape[0]
                                        and indices.shape[0] == indptr[n]):
             raise ValueError("IHTCohort: the CSR arrays disagree")
         if not FC_SQUARED <= loss <= FC_SOFTMAX:
@@ -240,6 +246,8 @@ cdef class IHTCohort:
         self.X.offsets = &offsets[0]
         self.X.starts = longs(starts)
         self.X.columns = ints(columns)
+        self.X.sorted = ints(ascending)
+        self.X.feature = ints(feature)
         self.X.indptr = ints(indptr)
         self.X.indices = ints(indices)
         self.problem.loss = <fc_iht_loss>loss
@@ -250,8 +258,8 @@ cdef class IHTCohort:
         self.problem.weight = numbers(weight)
         self.problem.kept = ints(kept)
         self.problem.kept_offsets = longs(kept_offsets)
-        self.arrays = (offsets, starts, columns, indptr, indices, data, code, target,
-                       weight, kept, kept_offsets)
+        self.arrays = (offsets, starts, columns, ascending, feature, indptr, indices,
+                       data, code, target, weight, kept, kept_offsets)
 
     @property
     def n_outputs(self):

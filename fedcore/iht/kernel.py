@@ -45,18 +45,12 @@ def bind(
 ) -> IHTCohort:
     """Bind rows and labels; a row of weight 0 is neither drawn nor counted."""
     X, offsets = cohort.X, cohort.offsets
-    n, d = X.shape
+    d = X.shape[1]
     if sparse.issparse(X):
-        starts = np.empty(len(offsets), np.int64)
-        local, columns = np.empty(X.nnz, np.int32), np.empty(X.nnz, np.int32)
-        place, bits = np.empty(d, np.int32), np.zeros(d // 64 + 1, np.uint64)
-        n_places = compact(
-            *(offsets, X.indptr, X.indices, d, False),
-            *(place, bits, local, columns, starts),
-        )
-        rows = starts, columns[:n_places].copy(), X.indptr, local, X.data
+        starts, columns, ascending, feature, indices = _features(X, offsets)
+        rows = starts, columns, ascending, feature, X.indptr, indices, X.data
     else:
-        rows = None, None, None, None, X.reshape(-1)
+        rows = None, None, None, None, None, None, X.reshape(-1)
     weight, kept, kept_offsets = _weights(cohort)
     return IHTCohort(
         *(offsets, *rows, d),
@@ -69,6 +63,33 @@ def bind(
         kept=kept,
         kept_offsets=kept_offsets,
     )
+
+
+def _features(X: sparse.csr_array, offsets: np.ndarray):
+    """Number each client's columns in the order in which its rows meet them.
+
+    Sorted, they would be scattered over the local vectors: every entry of a row would
+    miss the cache.
+    """
+    d = X.shape[1]
+    starts = np.empty(len(offsets), np.int64)
+    local, ascending = np.empty(X.nnz, np.int32), np.empty(X.nnz, np.int32)
+    place, bits = np.empty(d, np.int32), np.zeros(d // 64 + 1, np.uint64)
+    n_places = compact(
+        *(offsets, X.indptr, X.indices, d, False),
+        *(place, bits, local, ascending, starts),
+    )
+    ascending = ascending[:n_places].copy()
+    at = np.repeat(starts[:-1], np.diff(X.indptr[offsets]))  # of each entry's client
+    local += at.astype(np.int32)  # n_places is at most nnz, which fits
+    met = np.empty(n_places, np.int64)
+    met[local[::-1]] = np.arange(X.nnz - 1, -1, -1)
+    order = np.argsort(met)
+    feature = np.empty(n_places, np.int32)
+    feature[order] = np.arange(n_places)
+    indices = (feature[local] - at).astype(np.int32)
+    feature -= np.repeat(starts[:-1], np.diff(starts)).astype(np.int32)
+    return starts, ascending[order], ascending, feature, indices
 
 
 def _weights(cohort: Cohort):

@@ -74,7 +74,7 @@ def start(p):
 
 
 def dense(p, pairs):
-    """Iterates of all clients, (n_active, C, d)."""
+    """Give the iterates of all clients, (n_active, C, d)."""
     out = np.zeros((len(pairs.counts), p["x"].size))
     ends = np.cumsum(pairs.counts)
     for m, end in enumerate(ends):
@@ -215,7 +215,7 @@ def test_gradients_and_losses(given, call, form, seed):
 
 
 def wide(seed=0):
-    """A problem whose steps touch few of a client's columns, so lists are kept."""
+    """Make steps touch few of a client's columns, so that lists are kept."""
     rules = {"loss": "logistic", "sizes": [40, 1, 30], "d": 3000, "density": 0.01}
     return problem(seed, **rules, coarse=False, weights=True)
 

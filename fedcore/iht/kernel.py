@@ -66,7 +66,7 @@ def bind(
 
 
 def _features(X: sparse.csr_array, offsets: np.ndarray):
-    """Number each client's columns in the order in which its rows meet them.
+    """Give columns numbers, client by client, in the order in which rows meet them.
 
     Sorted, they would be scattered over the local vectors: every entry of a row would
     miss the cache.

@@ -96,6 +96,15 @@ def test_distributediht_is_iht_on_the_pooled_rows(federation, form):
     check(DistributedIHT(TAU, **OPTIONS), x, form(X), y, clients)
 
 
+@pytest.mark.parametrize("estimator", [FedIterHT, FedHT, DistributedIHT])
+@pytest.mark.parametrize("step_size", [STEP, "auto"])
+def test_a_batch_of_all_rows_is_no_batch(federation, estimator, step_size):
+    options = {"step_size": step_size, "max_rounds": 10, "tol": 0}
+    whole = estimator(TAU, **options).fit(*federation)
+    batch = estimator(TAU, batch_size=10**12, **options).fit(*federation)
+    assert_array_equal(batch.coef_, whole.coef_)
+
+
 def test_control_variates_are_those_of_scaffold_on_the_support(federation):
     X, y, clients = federation
     share = np.bincount(clients) / len(y)

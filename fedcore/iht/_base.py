@@ -175,6 +175,12 @@ class SparseLinearModel(BaseEstimator):
             self._check_classes(classes)
             y = y.astype(np.int32)
             n_outputs = len(classes) if self.loss == "softmax" else 1
+        limit = np.iinfo(np.int32).max
+        if n_outputs * d > limit:
+            raise ValueError(
+                f"X has {d} columns and y {n_outputs} classes, expected a product of "
+                f"at most {limit}: coefficients are indexed by 32 bits"
+            )
         groups = group_by_client(ids)
         n_nonzero = self.n_nonzero_coefs
         if n_nonzero is None:

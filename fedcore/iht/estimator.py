@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from numbers import Integral
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 
@@ -28,6 +29,9 @@ class _HardThresholding(SparseLinearModel):
 
     def _solve(self, problem: Problem) -> Solution:
         automatic = isinstance(self.step_size, str)
+        batch_size = self.batch_size
+        if batch_size == "auto" or batch_size >= np.diff(problem.cohort.offsets).max():
+            batch_size = 0  # all rows
         algorithm = IHT(
             rule=self._rule,
             loss=problem.loss,
@@ -37,7 +41,7 @@ class _HardThresholding(SparseLinearModel):
             fit_intercept=problem.fit_intercept,
             step_size="auto" if automatic else float(self.step_size),
             local_steps=int(getattr(self, "local_steps", 1)),
-            batch_size=0 if isinstance(self.batch_size, str) else int(self.batch_size),
+            batch_size=int(batch_size),
             control_variates=bool(getattr(self, "control_variates", False)),
             refit=bool(self.refit),
             tol=float(self.tol),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 30  # of Newton's method
 MOST_ROUNDS_BFGS = 200
 ENOUGH = 1e-15  # stop when a step promises less than this part of the objective
+ENOUGH_BFGS = 1e-9
 ROUNDING = 1e-14  # part of the objective that its sum may be off by
 LEAST_BEND = 1e-11  # of the scaled Hessian: directions that bend less stay as they are
 ARMIJO = 1e-4
@@ -90,7 +91,8 @@ def combine(iht: IHT, state: State, reply: dict) -> State:
             state["direction"] = _newton_direction(state["hessian"], g)
         state["slope"] = float(g @ state["direction"])
         state["damping"] = 1.0
-        ended = -state["slope"] <= ENOUGH * objective
+        enough = ENOUGH_BFGS if "moves" in state else ENOUGH
+        ended = -state["slope"] <= enough * objective
     else:
         state["damping"] *= SHRINK
         ended = state["damping"] < LEAST_DAMPING

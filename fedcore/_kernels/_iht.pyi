@@ -9,8 +9,8 @@ _Correction: TypeAlias = tuple[
     NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]
 ]
 
-class Space:
-    def __init__(self, *args: int) -> None: ...
+@disjoint_base
+class Space: ...
 
 @disjoint_base
 class IHTCohort:

@@ -260,7 +260,7 @@ def test_wrong_parameters_are_named_and_change_nothing(wrong, error, message):
 
 def test_a_pool_too_large_for_a_message_is_refused():
     X = sparse.csr_array(([1.0], ([0], [0])), shape=(3, 300_000))
-    with pytest.raises(ValueError, match=r"pool of 42000 coef.*lower n_nonzero_coefs"):
+    with pytest.raises(ValueError, match=r"pool of 54000 coef.*lower n_nonzero_coefs"):
         FedBestSubset().fit(X, [0.0, 1.0, 2.0])
 
 

@@ -11,7 +11,9 @@ from setuptools import Extension, setup
 # kernel module -> the C files linked into it
 KERNELS = {
     "_compact": ["csrc/fc_compact.c"],
+    "_iht": ["csrc/fc_iht.c", "csrc/fc_select.c", "csrc/fc_rng.c"],
     "_rng": ["csrc/fc_rng.c"],
+    "_select": ["csrc/fc_select.c"],
     "_svm": ["csrc/fc_svm.c", "csrc/fc_rng.c"],
 }
 

@@ -1,6 +1,8 @@
 """Data with clients: one real set, simulations, partitioners, loaders."""
 
 from fedcore.datasets.files import load_clients
+from fedcore.datasets.iht import make_iht_simulation
+from fedcore.datasets.kmeans import partition_kmeans
 from fedcore.datasets.mtl import make_mtl_classification, make_mtl_regression
 from fedcore.datasets.partition import (
     partition_by_column,
@@ -13,9 +15,11 @@ __all__ = [
     "WATCH_EXERCISES",
     "load_clients",
     "load_watch",
+    "make_iht_simulation",
     "make_mtl_classification",
     "make_mtl_regression",
     "partition_by_column",
     "partition_dirichlet",
+    "partition_kmeans",
     "partition_quantity",
 ]

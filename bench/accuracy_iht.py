@@ -1,0 +1,157 @@
+"""Accuracy on held-out rows: sparse federated models, the pooled dense one, pooled L1.
+
+python bench/accuracy_iht.py --data FOLDER [--sets a9a golub] [--max-rounds 50]
+
+Rows are split within clients' labels, and dealt out unevenly by label (Dirichlet, 0.3)
+but for product-reviews, whose 14 products are the clients. L1 gets the penalty that
+leaves at most as many coefficients as the sparse models may have.
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import l1_min_c
+
+from fedcore import DistributedIHT, FedBestSubset, FedHT, FedIterHT
+from fedcore.datasets import partition_dirichlet
+
+# file, loss, non-zeros allowed, clients, ridge, scaling fitted on the training rows
+SETS = {
+    "product": ("productreviews_counts", "squared", 200, None, 1e-4, TfidfTransformer),
+    "20news": ("20news_w1000", "softmax", 2000, 20, 1e-5, TfidfTransformer),
+    "a9a": ("a9a", "logistic", 30, 20, 1e-4, FunctionTransformer),
+    "golub": ("golub", "logistic", 10, 3, 1e-2, StandardScaler),
+    "khan": ("khan", "softmax", 20, 3, 1e-2, StandardScaler),
+    "alon": ("alon", "logistic", 10, 3, 1e-2, StandardScaler),
+    "mnist": ("mnist_t10k", "softmax", 500, 20, 1e-4, None),
+}
+
+
+def load(folder, name):
+    """Rows (float), targets and clients of a set; None where they are to be dealt."""
+    with np.load(Path(folder) / f"iht_{name}.npz", allow_pickle=False) as file:
+        if "indptr" in file:
+            parts = (file["data"].astype(float), file["indices"], file["indptr"])
+            X = sparse.csr_array(parts, shape=tuple(file["shape"]))
+        else:
+            X = file["X"].astype(float)
+        clients = file["client"] if "client" in file else None
+        return X, file["y"], clients
+
+
+def pooled_l1(X, y, loss, n_nonzero):
+    """Fit L1 with the weakest of 20 penalties that leaves few enough coefficients."""
+    if loss == "squared":
+        strongest = np.abs(X.T @ (y - y.mean())).max() / len(y)
+        models = (Lasso(alpha=strongest / 1.5**k) for k in range(1, 20))
+    else:
+        solver = "saga" if loss == "softmax" else "liblinear"
+        least = l1_min_c(X, y, loss="log")
+        models = (
+            LogisticRegression(
+                C=least * 1.5**k, l1_ratio=1, solver=solver, max_iter=100
+            )
+            for k in range(1, 20)
+        )
+    best = None
+    for model in models:
+        model.fit(X, y)
+        if np.count_nonzero(model.coef_) > n_nonzero:
+            break
+        best = model
+    return best
+
+
+def models_of(loss, n_nonzero, l2, max_rounds, seed):
+    """Yield the name of each model and a function that fits it."""
+    if loss == "squared":
+        dense = Ridge(alpha=1.0)
+    else:
+        dense = LogisticRegression(C=1.0, max_iter=2000)
+    yield "pooled dense", lambda X, y, c: dense.fit(X, y)
+    yield "pooled L1", lambda X, y, c: pooled_l1(X, y, loss, n_nonzero)
+    for estimator in (FedIterHT, FedHT, DistributedIHT, FedBestSubset):
+        options = {"loss": loss, "l2": l2, "random_state": seed}
+        if estimator is not FedBestSubset:
+            options["max_rounds"] = max_rounds
+        model = estimator(n_nonzero, **options)
+        name = estimator.__name__
+        yield name, lambda X, y, c, model=model: model.fit(X, y, c)
+        if estimator is not FedBestSubset:
+            again = estimator(n_nonzero, refit=True, **options)
+            yield f"{name} + refit", lambda X, y, c, m=again: m.fit(X, y, c)
+    options = {"loss": loss, "l2": l2, "max_rounds": max_rounds}
+    both = FedIterHT(n_nonzero, control_variates=True, **options)
+    yield "FedIterHT + control", lambda X, y, c: both.fit(X, y, c)
+
+
+def compare(folder, short, seeds, max_rounds):
+    """Print one line a model: score over the seeds, non-zeros, rounds, seconds."""
+    name, loss, n_nonzero, n_clients, l2, scaler = SETS[short]
+    X, y, clients = load(folder, name)
+    lines = {}
+    for seed in range(seeds):
+        strata = clients if loss == "squared" else y
+        train, test = train_test_split(
+            np.arange(len(y)), test_size=0.25, stratify=strata, random_state=seed
+        )
+        if scaler is None:
+            A, B = X[train] / 255, X[test] / 255
+        else:
+            scale = scaler().fit(X[train])
+            A, B = scale.transform(X[train]), scale.transform(X[test])
+        if clients is None:
+            owner = partition_dirichlet(
+                y[train], n_clients, alpha=0.3, min_rows=2, random_state=seed
+            )
+        else:
+            owner = clients[train]
+        for model_name, fit in models_of(loss, n_nonzero, l2, max_rounds, seed):
+            begun = perf_counter()
+            model = fit(A, y[train], owner)
+            seconds = perf_counter() - begun
+            lines.setdefault(model_name, []).append(
+                (
+                    model.score(B, y[test]),
+                    np.count_nonzero(model.coef_),
+                    getattr(model, "n_rounds_", 0),
+                    seconds,
+                )
+            )
+    measure = "R^2" if loss == "squared" else "accuracy"
+    K = len(np.unique(owner))
+    print(f"\n{short}: {X.shape[0]} x {X.shape[1]}, {K} clients, tau {n_nonzero}")
+    print(f"  {'':24}{measure:>18}  non-zeros  rounds  seconds")
+    for model_name, results in lines.items():
+        score, nonzeros, rounds, seconds = np.array(results).T
+        print(
+            f"  {model_name:24}{score.mean():10.4f} +- {score.std():.4f}"
+            f"{nonzeros.mean():11.0f}{rounds.mean():8.0f}{seconds.mean():9.2f}",
+            flush=True,
+        )
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, help="folder of the iht_*.npz files")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-rounds", type=int, default=200)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for short in arguments.sets:
+        compare(arguments.data, short, arguments.seeds, arguments.max_rounds)
+
+
+if __name__ == "__main__":
+    main()

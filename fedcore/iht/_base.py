@@ -1,0 +1,342 @@
+"""What all sparse estimators share: validation, labels, loss and prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags, check_scalar, check_X_y
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._clients import client_ids, cohort_of, group_by_client
+from .._estimators import check_choice, check_engine, seed_of, sorted_names
+from .._rows import ROWS, check_places, check_real, check_sample_weight, kernel_rows
+from ..federation.contract import Algorithm, Cohort
+from ..federation.local import LocalEngine
+from ..federation.message import MessageError
+from ..federation.run import Outcome, run
+
+LOSSES = ("squared", "logistic", "softmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A validated fit.
+
+    cohort        : rows by client; y is float64, or int32 codes into cohort.classes.
+                    No row has weight 0
+    loss          : one of LOSSES
+    n_outputs     : rows of the coefficients: the classes of softmax, else 1
+    n_nonzero     : tau, at most n_outputs * n_features
+    l2            : weight of 1/2 |x|^2; the intercept is free
+    weights       : "samples", "uniform", or one number a client of the cohort
+    fit_intercept : whether there is one
+    columns       : names of the columns, None if X has none
+    names         : identifiers of the clients of the cohort
+    """
+
+    cohort: Cohort
+    loss: str
+    n_outputs: int
+    n_nonzero: int
+    l2: float
+    weights: str | tuple[float, ...]
+    fit_intercept: bool
+    columns: np.ndarray | None
+    names: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What a method found.
+
+    coef       : (n_outputs, n_features) float64
+    intercept  : (n_outputs,) float64, zeros without one
+    objective  : the objective there, over all rows
+    history    : the ledger's columns
+    attributes : further fitted attributes, by name
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    objective: float
+    history: dict[str, np.ndarray]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def _has_classes(estimator: SparseLinearModel) -> bool:
+    return estimator.loss != "squared"
+
+
+class SparseLinearModel(BaseEstimator):
+    """Base of the estimators: a regressor for the squared loss, a classifier else.
+
+    A subclass stores n_nonzero_coefs, loss, l2, weights, fit_intercept, tol,
+    max_rounds, engine, n_jobs, random_state and verbose, and has `_check_method` and
+    `_solve`.
+    """
+
+    # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
+    __metadata_request__fit = {"clients": True, "sample_weight": True}
+
+    def _check_method(self) -> None:
+        """Check the parameters that only this method has."""
+
+    def _solve(self, problem: Problem) -> Solution:
+        """Fit validated rows, changing nothing of self; `warnings` at stacklevel 3."""
+        raise NotImplementedError
+
+    def fit(self, X, y, clients=None, sample_weight=None):
+        """Fit one model to the rows of all clients.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+            Numbers for the squared loss; else labels of any kind: exactly two
+            distinct ones over all clients for "logistic", at least two for "softmax".
+        clients : array-like of shape (n_rows,), default=None
+            Identifier of the client that owns each row; None: one client.
+        sample_weight : array-like of shape (n_rows,), default=None
+            A row of weight 0 is as if it were not there, one of weight 2 as if it
+            stood there twice.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or an argument is not as described; the estimator stays
+            as it was.
+        """
+        self._check_parameters()
+        problem = self._problem(X, y, clients, sample_weight)
+        solution = self._solve(problem)
+
+        validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
+        if _has_classes(self):
+            self.classes_ = problem.cohort.classes
+            self.coef_, self.intercept_ = solution.coef, solution.intercept
+        else:
+            self.coef_ = solution.coef[0]
+            self.intercept_ = float(solution.intercept[0])
+        self.support_ = np.flatnonzero((solution.coef != 0).any(axis=0))
+        self.clients_ = sorted_names(problem.names)[0]
+        self.objective_ = float(solution.objective)
+        self.n_rounds_ = int(solution.history["round"][-1])
+        self.history_ = solution.history
+        for name, value in solution.attributes.items():
+            setattr(self, name, value)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice("loss", self.loss, LOSSES)
+        if self.n_nonzero_coefs is not None:
+            check_scalar(self.n_nonzero_coefs, "n_nonzero_coefs", Integral, min_val=0)
+        check_real(self.l2, "l2", min_val=0)
+        check_real(self.tol, "tol", min_val=0)
+        check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
+        if isinstance(self.weights, str):
+            check_choice("weights", self.weights, ("samples", "uniform"))
+        check_engine(self.engine)
+        self._check_method()
+
+    def _problem(self, X, y, clients, sample_weight) -> Problem:
+        """Validate rows and lay them out by client."""
+        is_regressor = not _has_classes(self)
+        rows, y = check_X_y(X, y, estimator=self, y_numeric=is_regressor, **ROWS)
+        n, d = rows.shape
+        if not is_regressor:
+            check_classification_targets(y)
+        ids = client_ids(clients, n)
+        weight = check_sample_weight(sample_weight, n)
+        rows = kernel_rows(rows)
+        if weight is not None and (weight == 0).any():
+            kept = np.flatnonzero(weight)
+            rows, y, ids, weight = rows[kept], y[kept], ids[kept], weight[kept]
+            if (weight == 1).all():
+                weight = None
+        classes, n_outputs = None, 1
+        if is_regressor:
+            y = np.ascontiguousarray(y, np.float64)
+        else:
+            classes, y = np.unique(y, return_inverse=True)
+            self._check_classes(classes)
+            y = y.astype(np.int32)
+            n_outputs = len(classes) if self.loss == "softmax" else 1
+        limit = np.iinfo(np.int32).max
+        if n_outputs * d > limit:
+            raise ValueError(
+                f"X has {d} columns and y {n_outputs} classes, expected a product of "
+                f"at most {limit}: coefficients are indexed by 32 bits"
+            )
+        groups = group_by_client(ids)
+        n_nonzero = self.n_nonzero_coefs
+        if n_nonzero is None:
+            n_nonzero = max(d // 10, 1) * n_outputs
+        return Problem(
+            cohort=cohort_of(rows, y, weight, groups, classes),
+            loss=self.loss,
+            n_outputs=n_outputs,
+            n_nonzero=min(int(n_nonzero), n_outputs * d),
+            l2=float(self.l2),
+            weights=self._client_weights(groups.names),
+            fit_intercept=bool(self.fit_intercept),
+            columns=np.asarray(X.columns) if hasattr(X, "columns") else None,
+            names=groups.names,
+        )
+
+    def _check_classes(self, classes: np.ndarray) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has 1 class ({classes.tolist()[0]!r}), expected at least 2 classes"
+            )
+        if self.loss == "logistic" and len(classes) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is "
+                f"{type_of_target(classes)}: y has {len(classes)} classes; "
+                f'loss="softmax" takes any number'
+            )
+
+    def _client_weights(self, names: np.ndarray) -> str | tuple[float, ...]:
+        """Bring an array of weights from the order of clients_ into that of names."""
+        if isinstance(self.weights, str):
+            return self.weights
+        weights = np.asarray(self.weights)
+        if weights.shape != (len(names),):
+            raise ValueError(
+                f"weights has shape {weights.shape}, expected ({len(names)},): one "
+                f"number a client, in the order of the sorted identifiers"
+            )
+        for weight in weights.tolist():
+            check_scalar(weight, "weights", Real, min_val=0)
+        if not (np.isfinite(weights).all() and weights.any()):
+            raise ValueError(
+                f"weights is {weights}, expected finite numbers that are not all 0"
+            )
+        _, order = sorted_names(names)
+        placed = weights.astype(float)
+        if order is not None:
+            placed[order] = weights
+        return tuple(placed.tolist())
+
+    def _run(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        on_round: Callable[[int, dict[str, float]], None],
+    ) -> Outcome:
+        """Carry a method over the engine; `on_round` prints when `verbose` is set."""
+        engine = LocalEngine() if self.engine is None else self.engine
+        try:
+            return run(
+                algorithm,
+                engine,
+                problem.cohort,
+                seed=seed_of(self.random_state),
+                n_jobs=self.n_jobs,
+                on_round=on_round if self.verbose else None,
+            )
+        except MessageError as error:
+            raise ValueError(
+                f"the fit overflowed ({error}): scale the columns of X"
+            ) from error
+
+    def _scores(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **ROWS)
+        check_places(X)
+        coef = np.atleast_2d(self.coef_).astype(X.dtype, copy=False)
+        return safe_sparse_dot(X, coef.T, dense_output=True) + self.intercept_
+
+    @available_if(_has_classes)
+    def decision_function(self, X):
+        """Score rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,) or (n_rows, n_classes)
+            For two classes the logarithm of the odds of ``classes_[1]``.
+        """
+        scores = self._scores(X)
+        if scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @available_if(_has_classes)
+    def predict_proba(self, X):
+        """Give the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return softmax(scores, axis=1)
+
+    def predict(self, X):
+        """Predict numbers for the squared loss, labels else.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        if not _has_classes(self):
+            return self._scores(X)[:, 0]
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
+
+    def score(self, X, y, sample_weight=None):
+        """Return R^2 for the squared loss, the accuracy else.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        score : float
+        """
+        measure = accuracy_score if _has_classes(self) else r2_score
+        return measure(y, self.predict(X), sample_weight=sample_weight)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        if _has_classes(self):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_class=self.loss != "logistic")
+        else:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags()
+        return tags

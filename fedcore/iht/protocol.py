@@ -1,0 +1,154 @@
+"""Hard-thresholded learning as a method of the federation: who computes what.
+
+Tong et al., "Federated Optimization of l0-norm Regularized Sparse Learning"; formulas
+in math.md, section 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..federation.contract import Cohort, Key, Refused, Request, State
+from . import newton, participant, steps
+
+
+@dataclass(frozen=True, slots=True)
+class IHT:
+    """One fit; a plain record of numbers.
+
+    rule          : "FedHT", "FedIterHT" or "DistributedIHT"
+    n_nonzero     : tau, over all outputs
+    weights       : "samples", "uniform", or one number a client
+    step_size     : a number, or "auto"
+    batch_size    : rows of a client in a step, 0 for all
+    """
+
+    rule: str
+    loss: str
+    n_nonzero: int
+    l2: float
+    weights: str | tuple[float, ...]
+    fit_intercept: bool
+    step_size: float | str
+    local_steps: int
+    batch_size: int
+    control_variates: bool
+    refit: bool
+    tol: float
+    max_rounds: int
+
+    @property
+    def line_search(self) -> bool:
+        """Whether the coordinator has exact gradients to choose its step by."""
+        return (
+            self.rule == "DistributedIHT"
+            and self.step_size == "auto"
+            and not self.batch_size
+        )
+
+    # the coordinator
+
+    def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
+        """Agree on columns, classes and the weights of the clients."""
+        n_features, client = hellos[0]["n_features"], 0
+        for hello in hellos:
+            if hello["n_features"] != n_features:
+                raise Refused(
+                    client,
+                    f"its rows have n_features={hello['n_features']}, "
+                    f"those of client 0 have {n_features}",
+                )
+            client += len(hello["mass"])
+        agreement: dict[str, Any] = {"n_outputs": 1}
+        if self.loss != "squared":
+            classes = np.unique(np.concatenate([h["classes"] for h in hellos]))
+            agreement["classes"] = classes
+            if self.loss == "softmax":
+                agreement["n_outputs"] = len(classes)
+        agreement["share"] = self._shares(np.concatenate([h["mass"] for h in hellos]))
+        return steps.start(self, agreement["n_outputs"], n_features), agreement
+
+    def _shares(self, mass: np.ndarray) -> np.ndarray:
+        """Give p_k, of clients with rows of these total weights."""
+        if self.weights == "samples":
+            share = mass
+        elif self.weights == "uniform":
+            share = np.ones(len(mass))
+        else:
+            share = np.array(self.weights, float)
+        return share / share.sum()
+
+    def broadcast(self, state: State, key: Key) -> Request:
+        """Ask for the next piece of work."""
+        if state["work"] == participant.NEWTON:
+            return newton.request(self, state)
+        return steps.request(self, state)
+
+    def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
+        """Fold the replies into the next state."""
+        if state["work"] == participant.NEWTON:
+            return newton.combine(self, state, reply)
+        ending = state["work"] == participant.MEASURE
+        state = steps.combine(self, state, reply, who)
+        if ending:
+            if self.refit and newton.has_places(self, state):
+                return newton.start(self, state)
+            state["done"] = True
+        return state
+
+    def close(self, state: State) -> Request:
+        """Say goodbye: clients keep nothing of their own."""
+        return Request(all={}, reply={})
+
+    def report(self, state: State) -> dict[str, float]:
+        """Tell the objective of the point that is kept, and the step."""
+        return {
+            "objective": float(state["objectives"][-1]),
+            "step": state["step"],
+        }
+
+    def result(self, state: State) -> tuple[np.ndarray, np.ndarray, float]:
+        """Give coefficients (C, d), intercepts (C,) and the objective there."""
+        coef = steps.dense(state, "").reshape(state["shape"])
+        return coef, state["intercept"], state["best_objective"]
+
+    # a participant
+
+    def hello(self, cohort: Cohort) -> dict:
+        """Tell sizes and classes."""
+        weight = cohort.sample_weight
+        sizes = np.diff(cohort.offsets)
+        hello = {
+            "n_rows": sizes,
+            "mass": sizes.astype(float)
+            if weight is None
+            else np.add.reduceat(weight, cohort.offsets[:-1]),
+            "n_features": cohort.X.shape[1],
+        }
+        if cohort.classes is not None:
+            hello["classes"] = cohort.classes
+        return hello
+
+    def join(self, cohort: Cohort, agreement: dict) -> participant.Clients:
+        """Bind the rows."""
+        return participant.join(cohort, self, agreement)
+
+    def update(
+        self,
+        cohort: Cohort,
+        cs: participant.Clients,
+        message: dict,
+        active: np.ndarray,
+        key: Key,
+    ) -> dict:
+        """Step or measure; see `participant`."""
+        return participant.update(cohort, cs, self, message, active, key)
+
+    def personal(
+        self, cohort: Cohort, cs: participant.Clients, message: dict
+    ) -> dict[str, Any]:
+        """Give nothing: there is one model for all."""
+        return {}

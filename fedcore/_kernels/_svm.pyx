@@ -140,9 +140,9 @@ cdef void release(fc_svm_work work) noexcept:
 cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
-    Arrays are borrowed and kept alive; `state` arrays change in place, sqnorm is filled.
-    `update` reads float32 copies of the rows when told to: `mirror`, filled from float64
-    rows, or those of sparse rows in an order of its own that `set_lone_apart` fills.
+    Arrays are borrowed and kept alive; `state` arrays change in place, `sqnorm` is
+    filled. `update` reads a float32 copy of the rows when told to: `mirror`, filled from
+    float64 rows, or that of sparse rows, reordered, which `set_lone_apart` fills.
     """
 
     cdef fc_svm_rows rows
@@ -212,7 +212,7 @@ cdef class SVMCohort:
             if size:
                 self.rows.data = &data64[0]
         if mirror is not None and (self.single or mirror.shape[0] != size):
-            raise ValueError("SVMCohort: mirror has the wrong length or rows are float32")
+            raise ValueError("SVMCohort: mirror has the wrong length or no use")
         if size != (n * n_columns if indptr is None else indices.shape[0]):
             raise ValueError("SVMCohort: data has the wrong length")
 

@@ -22,7 +22,6 @@ ARMS = GLOBAL, LOCAL, MULTI, DITTO = "global", "local", "multi-task", "Ditto"
 
 HALF_DECADES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 C2S = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
-MOST_ROUNDS = {ROUGH: 300, EXACT: 5000}
 # The first axis of an arm is the first that is searched.
 OWN_AXES = {
     GLOBAL: {"C": HALF_DECADES},
@@ -30,10 +29,11 @@ OWN_AXES = {
     MULTI: {"C": HALF_DECADES, "C2": C2S},
     DITTO: {"C": HALF_DECADES, "C_own": (0.0001, 0.0003, *HALF_DECADES)},
 }
-FIRST = {"C": 0.1, "C2": 1.0, "C_own": 0.03}
+FIRST = {"C": 0.03, "C2": 3.0, "C_own": 0.01, "epsilon": 0.3}
+FIRST |= {"intercept_scaling": 3.0}
 SHARED_AXES = {"intercept_scaling": (1.0, 3.0, 10.0)}
 CLASS_AXES = {"class_weight": (None, "balanced")}
-REAL_AXES = {"epsilon": (0.03, 0.1, 0.3)}  # of the standard deviation of y
+REAL_AXES = {"epsilon": (0.03, 0.1, 0.3, 0.6, 1.0)}  # of the standard deviation of y
 
 
 def axes(arm: str, regression: bool) -> dict[str, tuple]:
@@ -95,7 +95,7 @@ def machine(C, C2, setting, regression, y, tol):
         C * C2 / (1 + C2),
         C2,
         tol=tol,
-        max_rounds=MOST_ROUNDS[tol],
+        max_rounds=300 if tol >= ROUGH else 5000,
         random_state=0,
         **common,
         **passes,
@@ -142,7 +142,9 @@ def by_client(models):
 
     def score(X, clients):
         parts = [np.flatnonzero(clients == client) for client in models]
-        scores = [linear(w, X[own]) for w, own in zip(models.values(), parts)]
+        scores = [
+            linear(w, X[own]) for w, own in zip(models.values(), parts, strict=True)
+        ]
         return np.concatenate(scores)[np.argsort(np.concatenate(parts))]
 
     return score

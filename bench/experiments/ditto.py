@@ -57,6 +57,7 @@ def personal_parts(
     cs = participant.join(cohort, svm, agreement)
     everybody = np.arange(cohort.n_clients, dtype=np.int32)
     message = {"w": np.ascontiguousarray(w), "working": np.ones(len(w), np.uint8)}
+    message["certify"] = False
 
     def solve(local_tol, exchange):
         call = message | {"tol": local_tol}

@@ -78,38 +78,18 @@ def fit(
     return raw_score, gap
 
 
-def machine(C, C2, setting, regression, y, tol):
-    """Set up an estimator so that a client alone has an SVM with this `C`.
-
-    With one client, `w + v` is the SVM of `C = C1 (1 + 1 / C2)`, whatever C2.
-    """
-    passes = {}
-    if not regression and len(np.unique(y)) > 2:
-        # Where clients lack a class, turns reach the same optimum in less time.
-        passes = {"aggregation": "sequential", "local_epochs": 5}
-    common = {k: v for k, v in setting.items() if k in SHARED_AXES | REAL_AXES}
-    if not regression:
-        common["class_weight"] = setting["class_weight"]
-    estimator = FedMTLSVR if regression else FedMTLSVC
-    return estimator(
-        C * C2 / (1 + C2),
-        C2,
-        tol=tol,
-        max_rounds=300 if tol >= ROUGH else 5000,
-        random_state=0,
-        **common,
-        **passes,
-    )
-
-
 def one_svm(C, setting, X, y, regression, tol):
     """Fit one SVM to rows that share a model; give its weights, last the constant's."""
-    model = machine(C, 1.0, setting, regression, y, tol)
-    # A single client is solved whole, by an interior point.
-    model.set_params(aggregation="envelope").fit(X, y)
-    coef = np.atleast_2d(model.coef_) + model.client_coef_.reshape(-1, X.shape[1])
-    intercept = np.atleast_1d(model.intercept_) + model.client_intercept_.reshape(-1)
-    return np.column_stack([coef, intercept]), model.dual_gap_
+    together = np.zeros(len(X), np.int8)
+    start = zero_weights(X, y, regression)
+    models, gap = own_svms(start, C, setting, X, y, together, regression, tol)
+    return models[0], gap
+
+
+def zero_weights(X, y, regression):
+    """Give weights of 0: a row a class, one for two classes and for a regression."""
+    n_classes = 2 if regression else int(y.max()) + 1
+    return np.zeros((1 if n_classes == 2 else n_classes, X.shape[1] + 1))
 
 
 def own_svms(w, C, setting, X, y, clients, regression, tol):
@@ -158,23 +138,37 @@ def fit_global(setting, X, y, clients, regression, tol):
 
 def fit_local(setting, X, y, clients, regression, tol):
     """One SVM a client, which knows its own rows only: drawn towards 0."""
-    n_problems = 1 if regression or y.max() < 2 else int(y.max()) + 1
-    nothing = np.zeros((n_problems, X.shape[1] + 1))
+    nothing = zero_weights(X, y, regression)
     models, gap = own_svms(
         nothing, setting["C"], setting, X, y, clients, regression, tol
     )
-    if n_problems > 1:
+    if len(nothing) > 1:
         for client, weights in models.items():
             # A class that a client never saw is never its answer.
-            absent = np.setdiff1d(np.arange(n_problems), y[clients == client])
+            absent = np.setdiff1d(np.arange(len(nothing)), y[clients == client])
             weights[absent, -1] = -np.inf
     return by_client(models), gap
 
 
 def fit_multi(setting, X, y, clients, regression, tol):
-    """One SVM with a shared part and a personal part a client."""
-    model = machine(setting["C"], setting["C2"], setting, regression, y, tol)
-    model.fit(X, y, clients)
+    """One SVM with a shared part and a personal part a client.
+
+    C1 is set so that a client alone would have an SVM with `C`: with one client,
+    `w + v` is the SVM of ``C = C1 (1 + 1 / C2)``.
+    """
+    C, C2 = setting["C"], setting["C2"]
+    how = {k: v for k, v in setting.items() if k not in OWN_AXES[MULTI]}
+    if not regression and y.max() > 1:
+        # Where clients lack a class, turns reach the same optimum in less time.
+        how |= {"aggregation": "sequential", "local_epochs": 5}
+    model = (FedMTLSVR if regression else FedMTLSVC)(
+        C * C2 / (1 + C2),
+        C2,
+        tol=tol,
+        max_rounds=300 if tol >= ROUGH else 3000,
+        random_state=0,
+        **how,
+    ).fit(X, y, clients)
     scores = model.predict if regression else model.decision_function
     return scores, model.dual_gap_
 

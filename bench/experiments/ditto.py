@@ -16,7 +16,7 @@ from fedcore._rows import kernel_rows
 from fedcore.mtl_svm import participant
 from fedcore.mtl_svm.protocol import CLASSIFICATION, MTLSVM
 
-MOST_CALLS = 30  # of the solver, each with a tenth of the last tolerance
+MOST_CALLS = 30  # of the solver, each with a tenth of the last tolerance or less
 
 
 def personal_parts(
@@ -64,13 +64,13 @@ def personal_parts(
         figures = participant.solve(cohort, cs, call, everybody, (0, exchange))
         return figures["figures"][:, :2].T
 
-    # At v = 0 first: what the clients lose there sets the scale of the tolerance.
+    # At v = 0 first: the optimum is some way below what the clients lose there.
     gap, primal = solve(np.full(len(w), -np.inf), 0)
-    local_tol = tol * primal / cohort.n_clients
+    local_tol = 0.1 * tol * primal / cohort.n_clients
     for exchange in range(1, MOST_CALLS):
         gap, primal = solve(local_tol, exchange)
         if (gap <= tol * primal).all():
             break
-        local_tol = local_tol / 10
+        local_tol = np.minimum(0.1 * local_tol, 0.5 * tol * primal / cohort.n_clients)
     relative = np.divide(gap, primal, out=np.zeros(len(w)), where=primal > 0)
     return groups.names, participant.personal_models(cs, cs.s), float(relative.max())

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from scipy.stats import gamma
 from sklearn.svm import LinearSVC, LinearSVR
 
 from fedcore.datasets import make_mtl_classification, make_mtl_regression
@@ -186,17 +185,6 @@ def test_quick_run_on_the_bundled_set_resumes_from_its_file(
     monkeypatch.setattr(real_clients, "run_split", None)  # would raise if called
     real_clients.main(command)
     assert "Seen: multi-task is" in capsys.readouterr().out
-
-
-def test_one_machine_and_clients_are_charged_alike():
-    timing = pytest.importorskip("fedcore.federation.timing")
-    import delays
-
-    rows = np.array([40, 200])
-    steady = timing.Timing(gamma(1e8, scale=1e-8), wait=np.inf)
-    entries = rows * delays.D
-    times = steady.seconds(rows, entries, delays.D, 6, (0, 1), sparse=False)
-    assert_allclose(delays.seconds(rows, 6), times, rtol=1e-3)
 
 
 def test_delays_say_what_they_saw(capsys):

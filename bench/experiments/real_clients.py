@@ -118,12 +118,12 @@ def verdict(data: RealSet, values: dict[str, np.ndarray]) -> str:
     others = {arm: v for arm, v in values.items() if arm != arms.MULTI}
     best = max(others, key=lambda arm: sign * others[arm].mean())
     mean, se = paired(sign * (multi - others[best]))
-    if mean > se:
-        word = f"ahead of the best other arm ({best}) by more than a standard error"
+    if mean > 2 * se:
+        word = f"ahead of the best other arm ({best}) by more than two standard errors"
     elif mean >= -se:
-        word = f"level with the best other arm ({best}): within a standard error"
+        word = f"not below the best other arm ({best}) by more than a standard error"
     else:
-        word = f"behind the best other arm ({best}) by more than a standard error"
+        word = f"below the best other arm ({best}) by more than a standard error"
     return f"Seen: multi-task is {word} ({mean:+.3f} +- {se:.3f})."
 
 

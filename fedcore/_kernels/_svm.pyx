@@ -141,7 +141,7 @@ cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
     Arrays are borrowed and kept alive; `state` arrays change in place, `sqnorm` is
-    filled. `update` reads a float32 copy of the rows when told to: `mirror`, filled from
+    filled. `update` reads a float32 copy of the rows if told to: `mirror`, filled from
     float64 rows, or that of sparse rows, reordered, which `set_lone_apart` fills.
     """
 

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from .._client_column import check_client_column
+from .._client_column import check_client_column, column_place
 from .._client_models import ClientModels
 from .._clients import (
     client_ids,
@@ -37,6 +37,7 @@ from ..federation.message import MessageError
 from ..federation.run import run
 from .envelope import SMOOTHING_FROM
 from .newcomer import GAP, solve_newcomer
+from .personal import check_personal_features, personal_columns
 from .protocol import MTLSVM, row_weights
 from .stopping import hold_out, split_models
 
@@ -75,29 +76,41 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 f"LocalEngine()"
             )
         check_client_column(self.client_column)
+        check_personal_features(self.personal_features)
         check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
         if not isinstance(self.local_epochs, str) or self.local_epochs != "auto":
             check_scalar(
                 self.local_epochs, "local_epochs", Integral, min_val=1, max_val=65535
             )
 
-    def _algorithm(self, engine: LocalEngine, n_rows, n_columns, n_clients) -> MTLSVM:
+    def _algorithm(
+        self, engine: LocalEngine, n_rows, n_columns, n_clients, own_columns
+    ) -> MTLSVM:
         aggregation = self.aggregation
+        if aggregation == "envelope" and own_columns is not None:
+            raise ValueError(
+                'aggregation == "envelope" needs personal_features="all": in columns '
+                "without a personal part the clients' optima are not smooth; expected "
+                '"auto" or another'
+            )
         if aggregation == "auto":
             # Clients with more rows than columns are solved whole, and then few rounds
             # are also the shortest way; with fewer, passes in turns are.
             solved_whole = n_columns <= min(n_rows / n_clients, MOST_SOLVED_COLUMNS)
             smooth = self.C2 <= SMOOTHING_FROM or self.loss.startswith("squared")
-            if self.engine is None and not (solved_whole and smooth):
+            suits = own_columns is None and solved_whole and smooth
+            if self.engine is None and not suits:
                 aggregation = "sequential"
+            elif own_columns is None and engine.asks_everybody:
+                aggregation = "envelope"
             else:
-                aggregation = "envelope" if engine.asks_everybody else "line_search"
+                aggregation = "line_search"
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             class_weight = tuple(class_weight.items())
-        return self._svm(aggregation, class_weight)
+        return self._svm(aggregation, class_weight, own_columns)
 
-    def _svm(self, aggregation: str, class_weight: Any) -> MTLSVM:
+    def _svm(self, aggregation: str, class_weight: Any, own_columns: Any) -> MTLSVM:
         return MTLSVM(
             loss=self.loss,
             C1=float(self.C1),
@@ -109,11 +122,28 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
             class_weight=class_weight,
+            own_columns=own_columns,
         )
+
+    def _own_columns(self, names: Any, n_own: int) -> tuple[int, ...] | None:
+        """Columns with a personal part; names are those of X, n_own have weights."""
+        n, taken = n_own, None
+        if self.client_column is not None:
+            n += 1
+            known = range(n) if names is None else names
+            taken = column_place(None, self.client_column, known)
+        columns = personal_columns(self.personal_features, names, n, taken)
+        if columns == () and not self.fit_intercept:
+            raise ValueError(
+                f"personal_features == {self.personal_features!r} with "
+                f"fit_intercept=False: nothing would be personal, expected some column"
+            )
+        return columns
 
     def _fit(self, X, rows, y, clients, sample_weight, classes=None):
         """Fit validated rows; nothing of self changes before the end."""
         n, d = rows.shape
+        own_columns = self._own_columns(getattr(X, "columns", None), d)
         ids = client_ids(clients, n, self._ids_name())
         weight = check_sample_weight(sample_weight, n)
         groups = group_by_client(ids)
@@ -124,7 +154,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             cohort = self._hold_out(cohort, seed)
         engine = LocalEngine() if self.engine is None else self.engine
         algorithm = replace(
-            self._algorithm(engine, n, d, cohort.n_clients),
+            self._algorithm(engine, n, d, cohort.n_clients, own_columns),
             warm=warm is not None,
             keep_dual=bool(self.warm_start),
             patience=int(self.n_iter_no_change) if self.early_stopping else 0,
@@ -257,8 +287,10 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_is_fitted(self)
         self._check_parameters()
         validate_data(self, X, reset=False, skip_check_array=True)
-        rows, ids = self._split(X, None, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        rows, ids = self._split(X, None, names)
         rows, y = self._check_rows(rows, y)
+        own_columns = self._own_columns(names, rows.shape[1])
         client = self._one_client(client, ids, len(y))
         weight = check_sample_weight(sample_weight, len(y))
         groups = group_by_client(np.zeros(len(y), np.int8))
@@ -272,7 +304,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 "class_weight": row_weights(self.class_weight_),
             }
         cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
-        svm = self._svm("envelope", None)
+        svm = self._svm("envelope", None, own_columns)
         w = np.atleast_2d(self.coef_)
         if svm.bias:
             intercept = np.atleast_1d(self.intercept_) / svm.bias

@@ -140,8 +140,9 @@ cdef class SVMCohort:
 
     Arrays are borrowed and kept alive; `state` arrays change in place, sqnorm and
     own_sqnorm are filled. Outside the columns that `personal` marks, v_k is 0.
-    `update` reads float32 copies of the rows when told to: `mirror`, filled from float64
-    rows, or those of sparse rows in an order of its own that `set_lone_apart` fills.
+    `update` reads float32 copies of the rows when told to: `mirror`, filled from
+    float64 rows, or those of sparse rows in an order of its own that `set_lone_apart`
+    fills.
     """
 
     cdef fc_svm_rows rows
@@ -215,7 +216,8 @@ cdef class SVMCohort:
             if size:
                 self.rows.data = &data64[0]
         if mirror is not None and (self.single or mirror.shape[0] != size):
-            raise ValueError("SVMCohort: mirror has the wrong length or rows are float32")
+            raise ValueError(
+                "SVMCohort: mirror has the wrong length or rows are float32")
         if size != (n * n_columns if indptr is None else indices.shape[0]):
             raise ValueError("SVMCohort: data has the wrong length")
 

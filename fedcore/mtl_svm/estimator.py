@@ -65,14 +65,16 @@ default="auto"
         Rounds at most. In a round of "sequential" each client takes one turn.
     local_epochs : int or "auto", default="auto"
         Passes of a client over its rows in one visit: 1 for "sum", 5 for "safe" and
-        "line_search"; for "sequential" 1 if less than a quarter of X is not zero, else
-        2, or 5 where clients have more rows than columns. "envelope" decides by itself.
+        "line_search"; for "sequential" 1 if less than a quarter of X is not zero or
+        half of its columns are personal, else 2, or 5 where clients have more rows than
+        columns. "envelope" decides by itself.
     personal_features : {"all", "intercept"} or array-like, default="all"
         Where a client may differ: columns whose weights have a personal part, and so
         has the intercept. Names, if X is a data frame, indices, or a boolean mask;
         "intercept" for the intercept alone. Everywhere else ``v_k = 0``. They count
         in X as it is passed, `client_column` included, which cannot be one of them.
-        Other than "all" it rules "envelope" out.
+        Unless all columns are personal, "envelope" is refused and "auto" does without;
+        many rounds are then needed where the pooled model (``C2=inf``) needs them.
     client_column : str or int, default=None
         Column of X that holds the client identifiers, of any type: a name, if X is a
         data frame, or an index. It takes the place of `clients` in all methods, so

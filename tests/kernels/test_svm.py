@@ -388,6 +388,20 @@ def test_solve_reaches_its_tolerance(loss):
         assert 0 < figures[0, PASSES] < 6000
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_the_interior_point_ends_what_passes_do_not(loss, is_sparse):
+    """A wide box and many rows, of which but a few columns are personal."""
+    case = make_case(1, (300,), 8, loss, bias=1.0, density=1.0, is_sparse=is_sparse)
+    case.C1 = 100.0
+    case.personal = np.array([1, 0, 1, 1, 0, 1, 0, 0, 1], np.uint8)
+    kernel, w, inv_C2 = Kernel(case), np.full((1, 9), 0.5), np.ones((2, 1))
+    call = call_of(case, inv_C2=inv_C2, true_inv_C2=inv_C2, tol=np.full(1, 1e-6))
+    _, figures = kernel.solve(everybody(case), None, w, passes=2000, **call)
+    assert figures[0, GAP] <= 1e-6
+    assert figures[0, PASSES] == 100  # when it takes over
+
+
 # --- laws ---
 
 

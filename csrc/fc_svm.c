@@ -20,11 +20,12 @@ typedef struct {
     double *b, *s, *b_before, *s_before, *violation;
     uint8_t *rest;
     const fc_idx *columns;
+    const double *own; /* (width) 1 where the column is personal, else 0; NULL: all */
 } fc_visit;
 
 static fc_visit visit_of(const fc_svm_rows *X, const fc_svm_problem *problem,
-                         const fc_svm_call *call, const fc_svm_state *state, fc_idx k,
-                         fc_idx c)
+                         const fc_svm_call *call, const fc_svm_state *state,
+                         const fc_svm_work *work, fc_idx k, fc_idx c)
 {
     bool absent =
         problem->absent && problem->absent[(int64_t)k * problem->n_classes + c];
@@ -41,6 +42,11 @@ static fc_visit visit_of(const fc_svm_rows *X, const fc_svm_problem *problem,
     v.rest = state->rest + b0;
     v.violation = state->violation + (int64_t)k * problem->n_classes + c;
     v.columns = X->columns ? X->columns + X->starts[k] : NULL;
+    if (problem->personal) {
+        for (fc_idx j = 0; j < v.width; j++)
+            work->own[j] = problem->personal[v.columns ? v.columns[j] : j] ? 1 : 0;
+        v.own = work->own;
+    }
     return v;
 }
 
@@ -181,11 +187,27 @@ static void copy(double *to, const double *from, fc_idx n)
         memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* u = w + s / C2 on the client's own columns. */
+/* 1 / C2 in the personal columns, 0 in the others. */
+static inline double pull_of(const fc_visit *v, double inv_C2, fc_idx j)
+{
+    return v->own ? inv_C2 * v->own[j] : inv_C2;
+}
+
+/* Set a local vector to 0 outside the personal columns. */
+static void keep_own(const fc_visit *v, double *x)
+{
+    for (fc_idx j = 0; v->own && j < v->width; j++)
+        x[j] *= v->own[j];
+}
+
+/* u = w + v on the client's columns. */
 static void gather(const fc_visit *v, const double *restrict w, double inv_C2,
                    double *restrict u)
 {
-    if (!v->columns)
+    if (v->own)
+        for (fc_idx j = 0; j < v->width; j++)
+            u[j] = w[v->columns ? v->columns[j] : j] + pull_of(v, inv_C2, j) * v->s[j];
+    else if (!v->columns)
         for (fc_idx j = 0; j < v->width; j++)
             u[j] = w[j] + inv_C2 * v->s[j];
     else
@@ -248,6 +270,17 @@ FC_CLONES static double square_norm(fc_idx n, const double *x)
     return lane[0];
 }
 
+/* |s|^2 over the personal columns. */
+static double own_square(const fc_visit *v)
+{
+    double sum = 0;
+    if (!v->own)
+        return square_norm(v->width, v->s);
+    for (fc_idx j = 0; j < v->width; j++)
+        sum += v->own[j] * v->s[j] * v->s[j];
+    return sum;
+}
+
 /* The rows of a visit that do not rest, in a fresh random order. */
 static fc_idx order_rows(const fc_svm_problem *problem, const fc_visit *v, fc_rng *rng,
                          fc_idx *order)
@@ -271,17 +304,19 @@ static fc_rng rng_of(const fc_svm_call *call, const fc_visit *v, fc_idx pass)
 }
 
 /* After the passes: u becomes the change of s, and s takes it. */
-static void take_change(const fc_visit *v, const double *restrict w, double q,
+static void take_change(const fc_visit *v, const double *restrict w, double coupling,
                         double *restrict u)
 {
     for (fc_idx j = 0; j < v->width; j++) {
-        double start = w[v->columns ? v->columns[j] : j] + v->inv_C2 * v->s[j];
-        u[j] = (u[j] - start) / q;
+        double pull = pull_of(v, v->inv_C2, j);
+        double start = w[v->columns ? v->columns[j] : j] + pull * v->s[j];
+        u[j] = (u[j] - start) / (coupling + pull);
         v->s[j] += u[j];
     }
 }
 
-/* Products for the line search, of s before a visit and its change ds. */
+/* Products for the line search, of s before a visit and its change ds, over the
+ * personal columns. */
 typedef struct {
     double with, square; /* s . ds and |ds|^2 */
 } fc_products;
@@ -289,8 +324,13 @@ typedef struct {
 static fc_products products_of(const fc_visit *v)
 {
     double out[2] = {0, 0};
-    if (v->inv_C2 > 0)
+    if (v->inv_C2 > 0 && !v->own)
         change_products(v->width, v->s_before, v->s, out);
+    for (fc_idx j = 0; v->own && j < v->width; j++) {
+        double change = v->own[j] * (v->s[j] - v->s_before[j]);
+        out[0] += v->s_before[j] * change;
+        out[1] += change * change;
+    }
     return (fc_products){out[0], out[1]};
 }
 
@@ -328,15 +368,27 @@ typedef struct {
                                 rest; infinite: none may */
 } fc_seen;
 
+/* A violation of less is rounding: no row is settled by it. */
+static const double LEAST_VIOLATION = 1e-12;
+
+static void end_pass(const fc_visit *v, const fc_seen *seen)
+{
+    *v->violation = fmax(seen->worst, LEAST_VIOLATION);
+}
+
 /* Take the step of row r, whose score is a; returns the change of its multiplier. */
 static inline double visit_row(const fc_svm_problem *problem, const fc_visit *v,
-                               fc_idx r, double a, double q, fc_seen *seen)
+                               fc_idx r, double a, double coupling, fc_seen *seen)
 {
     double *b = v->b + r, violation;
     uint8_t *rest = v->rest + r;
     bool settled;
     fc_row row = row_of(problem, v->c, v->first + r);
-    double Q = q * problem->sqnorm[v->first + r] + row.diagonal;
+    double square = problem->sqnorm[v->first + r];
+    double Q = v->own
+                   ? coupling * square + v->inv_C2 * problem->own_sqnorm[v->first + r]
+                   : (coupling + v->inv_C2) * square;
+    Q += row.diagonal;
     double next = row_step(problem, &row, a, *b, Q, seen->firm, &violation, &settled);
 
     seen->gap += row_gap(problem, &row, a, *b);

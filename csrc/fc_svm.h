@@ -44,6 +44,8 @@ typedef struct {
     const double *class_weight; /* (C, 2): rows outside and inside the class, or NULL */
     const uint8_t *absent;      /* (K, C) 1: the personal part is held at 0, or NULL */
     const double *sqnorm;       /* (n) |x_i|^2, constant column included */
+    const uint8_t *personal;    /* (d + has_bias) 0: in this column v_k is 0; or NULL */
+    const double *own_sqnorm;   /* (n) |x_i|^2 over the personal columns, or NULL */
 } fc_svm_problem;
 
 /* What the clients keep between calls. */
@@ -102,6 +104,7 @@ typedef struct {
     fc_idx *order; /* (largest number of rows) */
     double *past;  /* (FC_SVM_WINDOW + 1, largest number of rows), fc_svm_solve only */
     double *ds;    /* (longest local vector), not for fc_svm_update */
+    double *own;   /* (longest local vector), where some columns are not personal */
     double
         *interior; /* fc_svm_interior_work(rows, longest) of them, fc_svm_solve only */
 } fc_svm_work;
@@ -113,6 +116,12 @@ size_t fc_svm_interior_work(fc_idx rows, fc_idx length);
  * in mirror, unless that is NULL. */
 void fc_svm_sqnorms_f64(const fc_svm_rows *X, double bias, double *out, float *mirror);
 void fc_svm_sqnorms_f32(const fc_svm_rows *X, double bias, double *out, float *mirror);
+
+/* |x_i|^2 of every row over the personal columns alone: out (n). */
+void fc_svm_own_sqnorms_f64(const fc_svm_rows *X, double bias, const uint8_t *personal,
+                            double *out);
+void fc_svm_own_sqnorms_f32(const fc_svm_rows *X, double bias, const uint8_t *personal,
+                            double *out);
 
 /* Run call->passes passes at each active client.
  *
@@ -146,8 +155,9 @@ int64_t fc_svm_set_lone_apart_f32(const fc_svm_rows *X, bool has_bias, fc_idx *r
                                   fc_idx *split, fc_idx *place, float *data,
                                   double *sqnorm, fc_idx *columns, int64_t *starts);
 
-/* fc_svm_update with call->hand_on over rows with their lone entries apart. s is left
- * as it was, for it follows from b: fc_svm_solve must renew it. */
+/* fc_svm_update with call->hand_on over rows with their lone entries apart, where all
+ * columns are personal. s is left as it was, for it follows from b: fc_svm_solve must
+ * renew it. */
 void fc_svm_update_lone(const fc_svm_rows *X, const fc_svm_lone *lone,
                         const fc_svm_problem *problem, const fc_svm_call *call,
                         fc_svm_state *state, const fc_svm_work *work,

@@ -29,7 +29,7 @@ typedef struct {
     int64_t starts[CLIENTS + 1];
     fc_idx indptr[ROWS + 1], indices[ROWS * COLUMNS], order[ROWS];
     fc_idx columns[ROWS * COLUMNS + CLIENTS];
-    double values[ROWS * COLUMNS], sqnorm[ROWS], u[WIDTH];
+    double values[ROWS * COLUMNS], sqnorm[ROWS], own_sqnorm[ROWS], u[WIDTH], own[WIDTH];
     float values32[ROWS * COLUMNS];
     double b[ROWS], b_before[ROWS], s[CLIENTS * WIDTH], s_before[CLIENTS * WIDTH];
     double violation[CLIENTS], past[(FC_SVM_WINDOW + 1) * ROWS], ds[WIDTH];
@@ -98,6 +98,7 @@ static void set_up(clients *f, fc_svm_loss loss, bool sparse, bool single)
                             .order = f->order,
                             .past = f->past,
                             .ds = f->ds,
+                            .own = f->own,
                             .interior = f->interior};
     CHECK(fc_svm_interior_work(ROWS, WIDTH) * sizeof(double) <= sizeof f->interior);
     if (single)
@@ -351,6 +352,77 @@ static void test_gaps_add_up_to_what_solve_measures(fc_svm_loss loss)
     }
 }
 
+static void set_personal(clients *f, const uint8_t *personal)
+{
+    f->problem.personal = personal;
+    f->problem.own_sqnorm = f->own_sqnorm;
+    (f->single ? fc_svm_own_sqnorms_f32 : fc_svm_own_sqnorms_f64)(
+        &f->X, f->problem.bias, personal, f->own_sqnorm);
+}
+
+/* Primal less dual from b alone, with v_k in the personal columns; leaves w. */
+static double gap_of(const clients *f, const uint8_t *personal, double *w)
+{
+    bool squared = f->problem.loss == FC_SQUARED_HINGE ||
+                   f->problem.loss == FC_SQUARED_EPSILON_INSENSITIVE;
+    double v[CLIENTS][WIDTH] = {{0}}, C1 = f->problem.C1, gap = 0;
+
+    memset(w, 0, WIDTH * sizeof *w);
+    for (int k = 0; k < CLIENTS; k++) {
+        for (int64_t i = OFFSETS[k]; i < OFFSETS[k + 1]; i++) {
+            for (int j = 0; j < WIDTH; j++) {
+                double x = j < COLUMNS ? ROW[i][j] : f->problem.bias;
+                w[j] += f->b[i] * x;
+                v[k][j] += personal[j] ? HALF * f->b[i] * x : 0;
+            }
+        }
+    }
+    gap = inner(w, w);
+    for (int k = 0; k < CLIENTS; k++) {
+        gap += inner(v[k], v[k]) / HALF;
+        for (int64_t i = OFFSETS[k]; i < OFFSETS[k + 1]; i++) {
+            double a = f->problem.bias * (w[COLUMNS] + v[k][COLUMNS]);
+            double y = f->problem.code ? (CODE[i] ? 1 : -1) : TARGET[i];
+            double epsilon = f->problem.code ? 0 : f->problem.epsilon;
+            for (int j = 0; j < COLUMNS; j++)
+                a += ROW[i][j] * (w[j] + v[k][j]);
+            double h = f->problem.code ? 1 - y * a : fabs(a - y) - epsilon;
+            h = h > 0 ? h : 0;
+            gap += C1 * (squared ? h * h : h) - y * f->b[i] + epsilon * fabs(f->b[i]);
+            gap += squared ? f->b[i] * f->b[i] / (4 * C1) : 0;
+        }
+    }
+    return gap;
+}
+
+/* Where some columns are not personal: the gap by the formula, for each kind of rows,
+ * and a solve at the optimal w changes nothing that matters. */
+static void test_some_columns_are_personal(fc_svm_loss loss)
+{
+    static const uint8_t masks[4][WIDTH] = {
+        {0, 0, 0, 0, 1}, {1, 0, 1, 0, 0}, {0, 1, 0, 0, 1}, {1, 1, 1, 1, 1}};
+    static clients f, all;
+    double w[WIDTH], by_hand[WIDTH];
+
+    for (int i = 0; i < 12; i++) {
+        const uint8_t *personal = masks[i / 3];
+        double figures[FC_SVM_N_SOLVE] = {0}, s_sum[WIDTH] = {0};
+        fc_svm_call call = call_of(1, 2000);
+
+        set_up(&f, loss, i % 3 == 1, i % 3 == 2);
+        set_personal(&f, personal);
+        CHECK(fit(&f, w) <= 1e-10);
+        CHECK(feasible(&f));
+        CHECK(fabs(gap_of(&f, personal, by_hand)) < 1e-9);
+        CHECK(farthest(WIDTH, w, by_hand) < 1e-9);
+        solve(&f, &call, NULL, 1e-10, w, s_sum, figures);
+        CHECK(figures[FC_SVM_GAP] <= CLIENTS * 1e-10);
+    }
+    set_up(&all, loss, false, false);
+    CHECK(fit(&all, by_hand) <= 1e-10);
+    CHECK(farthest(WIDTH, w, by_hand) < 1e-5); /* |w - w*|^2 / 2 is within the gap */
+}
+
 int main(void)
 {
     for (int loss = 0; loss < LOSSES; loss++) {
@@ -359,6 +431,7 @@ int main(void)
         test_weight_0_leaves_a_row_out((fc_svm_loss)loss);
         test_a_visit_can_be_undone((fc_svm_loss)loss);
         test_gaps_add_up_to_what_solve_measures((fc_svm_loss)loss);
+        test_some_columns_are_personal((fc_svm_loss)loss);
     }
     return check_summary();
 }

@@ -39,6 +39,8 @@ class SVMCohort:
         rest: NDArray[np.uint8],
         violation: NDArray[np.float64],
         mirror: NDArray[np.float32] | None = None,
+        personal: NDArray[np.uint8] | None = None,
+        own_sqnorm: NDArray[np.float64] | None = None,
     ) -> None: ...
     def set_lone_apart(
         self,

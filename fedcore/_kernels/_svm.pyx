@@ -28,6 +28,8 @@ cdef extern from "fc_svm.h" nogil:
         const double *class_weight
         const uint8_t *absent
         const double *sqnorm
+        const uint8_t *personal
+        const double *own_sqnorm
 
     ctypedef struct fc_svm_state:
         double *b
@@ -62,6 +64,7 @@ cdef extern from "fc_svm.h" nogil:
         int32_t *order
         double *past
         double *ds
+        double *own
         double *interior
 
     int FC_SVM_N_UPDATE
@@ -71,6 +74,8 @@ cdef extern from "fc_svm.h" nogil:
     size_t fc_svm_interior_work(int32_t, int32_t)
     void fc_svm_sqnorms_f64(const fc_svm_rows *, double, double *, float *)
     void fc_svm_sqnorms_f32(const fc_svm_rows *, double, double *, float *)
+    void fc_svm_own_sqnorms_f64(const fc_svm_rows *, double, const uint8_t *, double *)
+    void fc_svm_own_sqnorms_f32(const fc_svm_rows *, double, const uint8_t *, double *)
     void fc_svm_update_f64(const fc_svm_rows *, const fc_svm_problem *,
                            const fc_svm_call *, fc_svm_state *, const fc_svm_work *,
                            const int32_t *, int32_t, const double *, double *,
@@ -134,15 +139,17 @@ cdef void release(fc_svm_work work) noexcept:
     free(work.order)
     free(work.past)
     free(work.ds)
+    free(work.own)
     free(work.interior)
 
 
 cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
-    Arrays are borrowed and kept alive; `state` arrays change in place, `sqnorm` is
-    filled. `update` reads a float32 copy of the rows if told to: `mirror`, filled from
-    float64 rows, or that of sparse rows, reordered, which `set_lone_apart` fills.
+    Arrays are borrowed and kept alive; `state` arrays change in place, `sqnorm` and
+    `own_sqnorm` are filled. Outside the columns that `personal` marks, v_k is 0.
+    `update` reads a float32 copy of the rows if told to: `mirror`, filled from float64
+    rows, or that of sparse rows, reordered, which `set_lone_apart` fills.
     """
 
     cdef fc_svm_rows rows
@@ -163,7 +170,8 @@ cdef class SVMCohort:
                  const uint8_t[:, ::1] absent, double[::1] sqnorm,
                  double[::1] b, double[::1] s, double[::1] b_before,
                  double[::1] s_before, uint8_t[::1] rest, double[:, ::1] violation,
-                 float[::1] mirror=None):
+                 float[::1] mirror=None, const uint8_t[::1] personal=None,
+                 double[::1] own_sqnorm=None):
         cdef int64_t k, n_clients = offsets.shape[0] - 1
         cdef int64_t n, size
         cdef const float[::1] data32
@@ -196,7 +204,10 @@ cdef class SVMCohort:
                 and (class_weight is None or (class_weight.shape[0] == n_classes
                                               and class_weight.shape[1] == 2))
                 and (absent is None or (absent.shape[0] == n_clients
-                                        and absent.shape[1] == n_classes))):
+                                        and absent.shape[1] == n_classes))
+                and (personal is None or personal.shape[0] == n_columns + (bias != 0))
+                and (own_sqnorm is None or own_sqnorm.shape[0] == n)
+                and (personal is None) == (own_sqnorm is None)):
             raise ValueError("SVMCohort: array lengths disagree")
 
         self.single = data.dtype.itemsize == 4
@@ -235,6 +246,10 @@ cdef class SVMCohort:
         self.problem.sqnorm = numbers(sqnorm)
         self.problem.class_weight = NULL
         self.problem.absent = NULL
+        self.problem.personal = NULL
+        if personal is not None and personal.shape[0]:
+            self.problem.personal = &personal[0]
+        self.problem.own_sqnorm = numbers(own_sqnorm)
         if class_weight is not None:
             self.problem.class_weight = &class_weight[0, 0]
         if absent is not None and n_clients:
@@ -255,7 +270,7 @@ cdef class SVMCohort:
         self.lone_arrays = None
         self.arrays = (offsets, starts, columns, indptr, indices, data, code, target,
                        weight, class_weight, absent, sqnorm, b, s, b_before, s_before,
-                       rest, violation)
+                       rest, violation, personal, own_sqnorm)
 
         self.longest_vector = self.most_rows = 0
         for k in range(n_clients):
@@ -267,6 +282,14 @@ cdef class SVMCohort:
                     fc_svm_sqnorms_f32(&self.rows, bias, &sqnorm[0], NULL)
                 else:
                     fc_svm_sqnorms_f64(&self.rows, bias, &sqnorm[0], mirror_p)
+        if n and self.problem.personal != NULL:
+            with nogil:
+                if self.single:
+                    fc_svm_own_sqnorms_f32(&self.rows, bias, self.problem.personal,
+                                           &own_sqnorm[0])
+                else:
+                    fc_svm_own_sqnorms_f64(&self.rows, bias, self.problem.personal,
+                                           &own_sqnorm[0])
 
     def set_lone_apart(self, int32_t[::1] split, int32_t[::1] place, float[::1] data,
                        double[::1] sqnorm, int32_t[::1] columns,
@@ -279,6 +302,8 @@ cdef class SVMCohort:
                 and columns.shape[0] == self.n_vectors
                 and starts.shape[0] == self.rows.n_clients + 1):
             raise ValueError("SVMCohort: array lengths disagree")
+        if self.problem.personal != NULL:
+            raise ValueError("SVMCohort: with lone entries apart all is personal")
         if not place.shape[0]:
             raise ValueError("SVMCohort: no entries to set apart")
         cdef size_t length = <size_t>self.longest_vector
@@ -337,7 +362,9 @@ cdef class SVMCohort:
         work.order = <int32_t *>malloc(n * sizeof(int32_t) + 1)
         cdef size_t size = fc_svm_interior_work(
             <int32_t>self.most_rows, <int32_t>self.longest_vector)
-        work.past = work.ds = work.interior = NULL
+        work.past = work.ds = work.own = work.interior = NULL
+        if self.problem.personal != NULL:
+            work.own = <double *>malloc(length * sizeof(double) + 1)
         if solving or apart:
             work.ds = <double *>malloc(length * sizeof(double) + 1)
         if solving:
@@ -347,6 +374,8 @@ cdef class SVMCohort:
         if (solving or apart) and work.ds == NULL:
             lacks = True
         if solving and (work.past == NULL or work.interior == NULL):
+            lacks = True
+        if self.problem.personal != NULL and work.own == NULL:
             lacks = True
         if lacks:
             release(work)

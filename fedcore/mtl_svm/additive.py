@@ -277,6 +277,9 @@ def _n_passes(svm: MTLSVM, sizes: dict) -> int:
         return 1
     if svm.aggregation != "sequential":
         return 5
+    # What is fitted in columns that all share, the next client changes again.
+    if svm.own_columns is not None and 2 * len(svm.own_columns) < sizes["length"]:
+        return 1
     # Where columns outnumber a client's rows its problem is soon solved, and where they
     # are sparse a second pass gains nothing.
     if 4 * sizes["n_entries"] < sizes["n_rows"] * sizes["length"]:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from .._client_column import check_client_column
+from .._client_column import check_client_column, column_place
 from .._client_models import ClientModels
 from .._clients import (
     client_ids,
@@ -38,6 +38,7 @@ from ..federation.message import MessageError
 from ..federation.run import run
 from .envelope import SMOOTHING_FROM
 from .newcomer import GAP, solve_newcomer
+from .personal import check_personal_features, personal_columns
 from .protocol import MTLSVM, row_weights
 from .stopping import hold_out, split_models
 
@@ -70,45 +71,56 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_choice("aggregation", self.aggregation, AGGREGATIONS)
         check_engine(self.engine)
         check_client_column(self.client_column)
+        check_personal_features(self.personal_features)
         check_choice("handle_unknown", self.handle_unknown, ("error", "shared"))
         if not isinstance(self.local_epochs, str) or self.local_epochs != "auto":
             check_scalar(
                 self.local_epochs, "local_epochs", Integral, min_val=1, max_val=65535
             )
 
-    def _algorithm(self, engine, n_rows, n_columns, n_clients, warm) -> MTLSVM:
+    def _algorithm(
+        self, engine, n_rows, n_columns, n_clients, own_columns, warm
+    ) -> MTLSVM:
         aggregation = self.aggregation
+        if aggregation == "envelope" and own_columns is not None:
+            raise ValueError(
+                'aggregation == "envelope" needs personal_features="all": in columns '
+                "without a personal part the clients' optima are not smooth; expected "
+                '"auto" or another'
+            )
         hears_everybody = getattr(engine, "hears_everybody", engine.asks_everybody)
-        from_zero = not (warm or self.early_stopping)
+        # Bound and switch of rules are for fits from 0 with a smooth envelope.
+        is_plain = own_columns is None and not (warm or self.early_stopping)
         if aggregation == "auto":
             # Clients with more rows than columns are solved whole, and then few rounds
             # are also the shortest way; with fewer, passes in turns are.
             solved_whole = n_columns <= min(n_rows / n_clients, MOST_SOLVED_COLUMNS)
             smooth = self.C2 <= SMOOTHING_FROM or self.loss.startswith("squared")
-            if self.engine is None and not (solved_whole and smooth):
+            suits = own_columns is None and solved_whole and smooth
+            if self.engine is None and not suits:
                 aggregation = "sequential"
-            elif hears_everybody:
+            elif own_columns is None and hears_everybody:
                 aggregation = "envelope"
             else:
-                may_switch = engine.asks_everybody and from_zero
+                may_switch = engine.asks_everybody and is_plain
                 aggregation = "auto" if may_switch else "line_search"
         keeps_accepted = getattr(engine, "commit", "accepted") == "accepted"
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             class_weight = tuple(class_weight.items())
         return replace(
-            self._svm(aggregation, class_weight),
+            self._svm(aggregation, class_weight, own_columns),
             warm=warm,
             keep_dual=bool(self.warm_start),
             patience=int(self.n_iter_no_change) if self.early_stopping else 0,
             certify=not hears_everybody
             and keeps_accepted
-            and from_zero
+            and is_plain
             and aggregation in ("auto", "line_search", "safe", "sum")
             and self.C2 < np.inf,
         )
 
-    def _svm(self, aggregation: str, class_weight: Any) -> MTLSVM:
+    def _svm(self, aggregation: str, class_weight: Any, own_columns: Any) -> MTLSVM:
         return MTLSVM(
             loss=self.loss,
             C1=float(self.C1),
@@ -120,11 +132,28 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
             class_weight=class_weight,
+            own_columns=own_columns,
         )
+
+    def _own_columns(self, names: Any, n_own: int) -> tuple[int, ...] | None:
+        """Columns with a personal part; names are those of X, n_own have weights."""
+        n, taken = n_own, None
+        if self.client_column is not None:
+            n += 1
+            known = range(n) if names is None else names
+            taken = column_place(None, self.client_column, known)
+        columns = personal_columns(self.personal_features, names, n, taken)
+        if columns == () and not self.fit_intercept:
+            raise ValueError(
+                f"personal_features == {self.personal_features!r} with "
+                f"fit_intercept=False: nothing would be personal, expected some column"
+            )
+        return columns
 
     def _fit(self, X, rows, y, clients, sample_weight, classes=None):
         """Fit validated rows; nothing of self changes before the end."""
         n, d = rows.shape
+        own_columns = self._own_columns(getattr(X, "columns", None), d)
         ids = client_ids(clients, n, self._ids_name())
         weight = check_sample_weight(sample_weight, n)
         groups = group_by_client(ids)
@@ -134,7 +163,8 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         if self.early_stopping:
             cohort = self._hold_out(cohort, seed)
         engine = LocalEngine() if self.engine is None else self.engine
-        algorithm = self._algorithm(engine, n, d, cohort.n_clients, warm is not None)
+        sizes = (n, d, cohort.n_clients)
+        algorithm = self._algorithm(engine, *sizes, own_columns, warm is not None)
         try:
             outcome = run(
                 algorithm,
@@ -289,8 +319,10 @@ class FedMTLSVM(ClientModels, BaseEstimator):
         check_is_fitted(self)
         self._check_parameters()
         validate_data(self, X, reset=False, skip_check_array=True)
-        rows, ids = self._split(X, None, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        rows, ids = self._split(X, None, names)
         rows, y = self._check_rows(rows, y)
+        own_columns = self._own_columns(names, rows.shape[1])
         client = self._one_client(client, ids, len(y))
         weight = check_sample_weight(sample_weight, len(y))
         groups = group_by_client(np.zeros(len(y), np.int8))
@@ -304,7 +336,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 "class_weight": row_weights(self.class_weight_),
             }
         cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
-        svm = self._svm("envelope", None)
+        svm = self._svm("envelope", None, own_columns)
         w = np.atleast_2d(self.coef_)
         if svm.bias:
             intercept = np.atleast_1d(self.intercept_) / svm.bias

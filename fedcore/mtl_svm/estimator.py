@@ -67,8 +67,16 @@ default="auto"
         Rounds at most. In a round of "sequential" each client takes one turn.
     local_epochs : int or "auto", default="auto"
         Passes of a client over its rows in one visit: 1 for "sum", 5 for "safe" and
-        "line_search"; for "sequential" 1 if less than a quarter of X is not zero, else
-        2, or 5 where clients have more rows than columns. "envelope" decides by itself.
+        "line_search"; for "sequential" 1 if less than a quarter of X is not zero or
+        half of its columns are personal, else 2, or 5 where clients have more rows than
+        columns. "envelope" decides by itself.
+    personal_features : {"all", "intercept"} or array-like, default="all"
+        Where a client may differ: columns whose weights have a personal part, and so
+        has the intercept. Names, if X is a data frame, indices, or a boolean mask;
+        "intercept" for the intercept alone. Everywhere else ``v_k = 0``. They count
+        in X as it is passed, `client_column` included, which cannot be one of them.
+        Unless all columns are personal, "envelope" is refused and "auto" does without;
+        many rounds are then needed where the pooled model (``C2=inf``) needs them.
     client_column : str or int, default=None
         Column of X that holds the client identifiers, of any type: a name, if X is a
         data frame, or an index. It takes the place of `clients` in all methods, so
@@ -186,6 +194,7 @@ default="auto"
         tol=1e-3,
         max_rounds=1000,
         local_epochs="auto",
+        personal_features="all",
         client_column=None,
         handle_unknown="error",
         early_stopping=False,
@@ -207,6 +216,7 @@ default="auto"
         self.tol = tol
         self.max_rounds = max_rounds
         self.local_epochs = local_epochs
+        self.personal_features = personal_features
         self.client_column = client_column
         self.handle_unknown = handle_unknown
         self.early_stopping = early_stopping
@@ -366,7 +376,7 @@ class FedMTLSVR(RegressorMixin, FedMTLSVM):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, \
 default="epsilon_insensitive"
     aggregation, fit_intercept, intercept_scaling, tol, max_rounds, local_epochs, \
-client_column, handle_unknown, early_stopping, \
+personal_features, client_column, handle_unknown, early_stopping, \
 validation_fraction, n_iter_no_change, warm_start, engine, n_jobs, random_state, verbose
         See `FedMTLSVC`.
 
@@ -415,6 +425,7 @@ n_features_in_, feature_names_in_
         tol=1e-3,
         max_rounds=1000,
         local_epochs="auto",
+        personal_features="all",
         client_column=None,
         handle_unknown="error",
         early_stopping=False,
@@ -436,6 +447,7 @@ n_features_in_, feature_names_in_
         self.tol = tol
         self.max_rounds = max_rounds
         self.local_epochs = local_epochs
+        self.personal_features = personal_features
         self.client_column = client_column
         self.handle_unknown = handle_unknown
         self.early_stopping = early_stopping

@@ -47,6 +47,7 @@ class Clients:
     mirrored: bool  # there is a float32 copy of the rows for rough passes
     met: np.ndarray | None = None  # (2, K, C) gaps at the last w, before and after work
     s_before: np.ndarray | None = None  # as before the last visit
+    personal: np.ndarray | None = None  # (length) 0: there v_k is 0; None: nowhere
     held_code: np.ndarray | None = None  # labels of held-out rows
     tried: Any = None  # s that was scored last
     best: Any = None  # s that was scored best, if that was not the last
@@ -84,9 +85,13 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         code = _recode(cohort, agreement["classes"])
         if C > 1:
             absent = _absent(code, cohort, C)
+    personal = own_sqnorm = None
+    if svm.own_columns is not None:
+        personal, own_sqnorm = np.zeros(length, np.uint8), np.empty(n)
+        personal[list(svm.own_columns)] = personal[d:] = 1
     # Passes are bound by memory: half the bytes, and the certificate stays exact.
     has_lone = svm.mirrors and svm.aggregation == "sequential"
-    has_lone = has_lone and _comes_once(columns, indices)
+    has_lone = has_lone and personal is None and _comes_once(columns, indices)
     mirror = None
     if svm.mirrors and not has_lone and data.dtype == np.float64:
         mirror = np.empty(len(data), np.float32)
@@ -121,6 +126,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         rest=np.zeros(C * n, np.uint8),
         violation=np.full((K, C), np.inf),
         mirror=mirror,
+        personal=personal,
+        own_sqnorm=own_sqnorm,
     )
     if has_lone:
         _set_lone_apart(kernel, n, len(indices), len(columns), K)
@@ -134,6 +141,7 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         *(kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored),
         met=met,
         s_before=s_before,
+        personal=personal,
     )
     if cohort.held_out is not None and cohort.held_out.classes is not None:
         cs.held_code = _recode(cohort.held_out, agreement["classes"])
@@ -337,13 +345,20 @@ def personal_models(cs: Clients, s: Any) -> Any:
     if cs.absent is not None:
         v[np.repeat(cs.absent.reshape(-1) > 0, widths)] = 0
     if cs.columns is None:
-        return v.reshape(K, C, cs.length)
+        v = v.reshape(K, C, cs.length)
+        if cs.personal is not None:
+            v[:, :, cs.personal == 0] = 0
+        return v
     columns = cs.columns
     if C > 1:
         columns = np.concatenate(
             [np.tile(cs.columns[a:b], C) for a, b in pairwise(cs.starts.tolist())]
         )
     indptr = np.concatenate([[0], np.cumsum(widths)])
+    if cs.personal is not None:
+        is_own = cs.personal[columns] > 0
+        indptr = np.concatenate([[0], np.cumsum(is_own)])[indptr]
+        v, columns = v[is_own], columns[is_own]
     return sparse.csr_array((v, columns, indptr), shape=(K * C, cs.length))
 
 

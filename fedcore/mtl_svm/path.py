@@ -43,8 +43,8 @@ def mtl_svm_path(
 ) -> MTLSVMPath:
     """Fit the multi-task SVM for each value of C2, warm-started along the way.
 
-    With ``aggregation="sequential"`` this took 5 to 22% fewer passes than fits from 0 in
-    steps of a factor of about 2; with "envelope" it saves nothing.
+    With ``aggregation="sequential"`` this took 5 to 22% fewer passes than fits from 0,
+    in steps of a factor of about 2; with "envelope" it saves nothing.
 
     Parameters
     ----------

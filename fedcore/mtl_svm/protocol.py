@@ -39,6 +39,8 @@ class MTLSVM:
     class_weight : ((label, weight), ...), "balanced", or None
     warm         : clients start from the multipliers of an earlier fit
     keep_dual    : clients give their multipliers at the end, for the next one
+    own_columns  : those where v_k is not held at 0, besides the constant column; None:
+                   all
     patience     : rounds without a better score on held-out rows before the last; 0:
                    no rows are held out
     """
@@ -57,6 +59,7 @@ class MTLSVM:
     keep_dual: bool = False
     patience: int = 0
     certify: bool = False
+    own_columns: tuple[int, ...] | None = None
 
     @property
     def mirrors(self) -> bool:

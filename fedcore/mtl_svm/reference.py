@@ -11,6 +11,7 @@ from scipy import sparse
 WORD = 2**32
 ROWS = 2  # FC_RNG_ROWS
 SETTLED_MOST = 3
+LEAST_VIOLATION = 1e-12  # of less is rounding
 
 
 class ReferenceClients:
@@ -21,23 +22,34 @@ class ReferenceClients:
     """
 
     def __init__(
-        self, clients, *, loss, n_classes, C1, epsilon, bias, class_weight, absent
+        self,
+        clients,
+        *,
+        loss,
+        n_classes,
+        C1,
+        epsilon,
+        bias,
+        class_weight,
+        absent,
+        personal=None,
     ):
         self.tasks = []
         shape = len(clients), n_classes
         self.absent = np.zeros(shape, int) if absent is None else absent.astype(int)
         for X, y, weight in clients:
             rows, length = _rows(X, bias), X.shape[1] + (bias != 0)
+            own = np.ones(length) if personal is None else np.asarray(personal, float)
             tasks = []
             for c in range(n_classes):
                 upper = np.full(len(y), C1) * (1 if weight is None else weight)
                 if not loss.endswith("hinge"):
-                    tasks.append(_Task(rows, length, y, upper, loss, epsilon))
+                    tasks.append(_Task(rows, own, y, upper, loss, epsilon))
                     continue
                 inside = y == (c if n_classes > 1 else 1)
                 if class_weight is not None:
                     upper = upper * class_weight[c][inside.astype(int)]
-                tasks.append(_Task(rows, length, 2.0 * inside - 1, upper, loss, 0))
+                tasks.append(_Task(rows, own, 2.0 * inside - 1, upper, loss, 0))
             self.tasks.append(tasks)
 
     def update(self, active, step, w, *, coupling, passes, hand_on, **call):
@@ -49,9 +61,10 @@ class ReferenceClients:
         ds, figures = np.zeros((len(active), *w.shape)), np.zeros((len(w), 3))
         for m, c, task, inv, stream in self._visits(active, step, **call):
             task.b_before, task.s_before = task.b.copy(), task.s.copy()
-            u, seen = w[c] + inv * task.s, 0.0
+            u, seen = w[c] + inv * task.own * task.s, 0.0
+            q = coupling[c] + inv * task.own
             for number in range(passes):
-                met = task.one_pass(u, coupling[c] + inv, random_words(*stream, number))
+                met = task.one_pass(u, q, random_words(*stream, number))
                 seen = met if number == 0 else seen
             ds[m, c] = task.weighted_rows(task.b - task.b_before)
             task.s = task.s + ds[m, c]
@@ -101,11 +114,12 @@ class _Task:
     """One client in one class: its rows, and what it keeps between visits.
 
     A row of class y is a row of target y whose multiplier has the sign of y: then both
-    kinds have the same gradient x . u - y + D b, and differ in the bounds of b.
+    kinds have the same gradient x . u - y + D b, and differ in the bounds of b. `own`
+    (length,) is 1 for personal columns, 0 for those with a shared part alone.
     """
 
-    def __init__(self, rows, length, y, upper, loss, epsilon):
-        self.rows, self.y, self.epsilon = rows, y, epsilon
+    def __init__(self, rows, own, y, upper, loss, epsilon):
+        self.rows, self.own, self.y, self.epsilon = rows, own, y, epsilon
         self.counts = upper > 0
         self.classifies = loss.endswith("hinge")
         self.D, self.U = np.zeros(len(y)), upper
@@ -114,7 +128,7 @@ class _Task:
             self.U = np.full(len(y), np.inf)
         self.low = np.where(self.classifies & (y > 0), 0, -self.U)
         self.high = np.where(self.classifies & (y < 0), 0, self.U)
-        self.b, self.s = np.zeros(len(y)), np.zeros(length)
+        self.b, self.s = np.zeros(len(y)), np.zeros(len(own))
         self.b_before, self.s_before = self.b, self.s
         self.rest, self.level = np.zeros(len(y), int), np.zeros(len(y), int)
         self.violation = np.inf
@@ -128,7 +142,10 @@ class _Task:
             self.s = self.s_before + step * (self.s - self.s_before)
 
     def one_pass(self, u, q, words):
-        """Visit the rows that do not rest; return the gap as seen on the way."""
+        """Visit the rows that do not rest; return the gap as seen on the way.
+
+        q (length,) says how fast u moves along a row.
+        """
         ready = [i for i in np.flatnonzero(self.counts) if not self.rest[i]]
         self.rest[self.rest > 0] -= 1
         seen, worst, firm = 0.0, 0.0, self.violation
@@ -136,14 +153,14 @@ class _Task:
             columns, x = self.rows[i]
             a = x @ u[columns]
             seen += self.loss(i, a) + self.b[i] * a - self.dual(i)
-            Q = q * (x @ x) + self.D[i]
+            Q = x @ (q[columns] * x) + self.D[i]
             b, violation, settled = self.best(i, a, Q, firm)
             worst = max(worst, violation)
             self.level[i] = min(self.level[i] + 1, SETTLED_MOST) if settled else 0
             self.rest[i] = 2 ** self.level[i] - 1
-            u[columns] += q * (b - self.b[i]) * x
+            u[columns] += q[columns] * (b - self.b[i]) * x
             self.b[i] = b
-        self.violation = worst
+        self.violation = max(worst, LEAST_VIOLATION)
         return seen
 
     def best(self, i, a, Q, firm):
@@ -175,7 +192,8 @@ class _Task:
 
     def values(self, w, inv):
         """Give gap, primal and dual; the dual at this w is dual - s . w."""
-        u, bend = w + inv * self.s, inv * (self.s @ self.s) / 2
+        v = inv * self.own * self.s
+        u, bend = w + v, v @ self.s / 2
         primal, dual = bend, -bend
         for i in np.flatnonzero(self.counts):
             columns, x = self.rows[i]
@@ -194,21 +212,22 @@ class _Task:
     def terms_of_change(self, ds, inv):
         """Give linear and quadratic term of the line search."""
         before, db = self.b_before, self.b - self.b_before
-        linear = self.y @ db - (self.D * before) @ db - inv * (self.s_before @ ds)
+        dv = inv * self.own * ds
+        linear = self.y @ db - (self.D * before) @ db - self.s_before @ dv
         linear -= self.epsilon * (abs(self.b) - abs(before)).sum()
-        return linear, inv * (ds @ ds) + self.D @ db**2
+        return linear, dv @ ds + self.D @ db**2
 
     def solve(self, w, inv, tol, most_passes, stream):
         """Pass until the measured gap is at most tol; return the number of passes."""
-        target, u = tol, w + inv * self.s
+        target, u = tol, w + inv * self.own * self.s
         for number in range(most_passes):
-            seen = self.one_pass(u, inv, random_words(*stream, number))
+            seen = self.one_pass(u, inv * self.own, random_words(*stream, number))
             if seen > target and number + 1 < most_passes:
                 continue
             self.s = self.weighted_rows(self.b)
             if self.values(w, inv)[0] <= tol:
                 return number + 1
-            u = w + inv * self.s
+            u = w + inv * self.own * self.s
             self.rest[:] = self.level[:] = 0
             target /= 2
         return most_passes

@@ -31,6 +31,7 @@ def make_case(
     weighted=False,
     has_absent=False,
     whole=False,
+    has_shared=False,
 ):
     """Rows of a few clients; `whole` numbers make ties and repeated rows likely."""
     rng = np.random.default_rng(seed)
@@ -53,6 +54,7 @@ def make_case(
         C1=rng.choice([0.02, 0.5, 3.0]),
         epsilon=rng.choice([0.0, 0.25]),
         bias=bias,
+        personal=None,
     )
     if loss.endswith("hinge"):
         case.code = rng.integers(2 if C == 1 else C, size=n).astype(np.int32)
@@ -64,6 +66,8 @@ def make_case(
         case.weight = rng.choice([0.0, 0.3, 1.0, 4.0], n)
     if has_absent:
         case.absent = rng.integers(2, size=(len(sizes), C)).astype(np.uint8)
+    if has_shared:
+        case.personal = rng.integers(2, size=n_columns + (bias != 0)).astype(np.uint8)
     return case
 
 
@@ -77,6 +81,7 @@ OPTIONS = {
     "density": st.sampled_from([0.0, 0.3, 1.0]),
     "weighted": st.booleans(),
     "has_absent": st.booleans(),
+    "has_shared": st.booleans(),
 }
 
 
@@ -112,6 +117,8 @@ class Kernel:
             "s_before": np.zeros(n_places),
             "rest": np.zeros(self.C * n, np.uint8),
             "violation": np.full((K, self.C), np.inf),
+            "personal": case.personal,
+            "own_sqnorm": None if case.personal is None else np.empty(n),
         } | other
         self.positional = (case.offsets, *rows, d)
         self.numbers = {
@@ -188,7 +195,8 @@ def reference(case):
         y = case.target[a:b] if case.code is None else case.code[a:b]
         clients.append((X[a:b], y, None if case.weight is None else case.weight[a:b]))
     names = ("loss", "n_classes", "C1", "epsilon", "bias", "class_weight", "absent")
-    return ReferenceClients(clients, **{name: getattr(case, name) for name in names})
+    options = {name: getattr(case, name) for name in (*names, "personal")}
+    return ReferenceClients(clients, **options)
 
 
 def call_of(case, **other):
@@ -235,6 +243,8 @@ def values_of(case, kernel, w, inv_C2):
         c, k = t % kernel.C, t // kernel.C
         inv = inv_C2[0 if case.absent is None else case.absent[k, c], c]
         s, epsilon = X.T @ b, case.epsilon if case.code is None else 0
+        if case.personal is not None:
+            s = s * case.personal
         a = X @ (w[c] + inv * s)
         h = abs(a - y) - epsilon if case.code is None else 1 - y * a
         loss, curved = h.clip(min=0), 0.0
@@ -353,7 +363,7 @@ def test_measure_matches_the_reference(case, data):
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.data())
 def test_solve_finds_the_optimum_of_the_reference(case, data):
-    """The dual is curved in s by 1 / C2, so a gap bounds how far s is off."""
+    """The dual is curved in personal s by 1 / C2, so a gap bounds how far s is off."""
     kernel, oracle = Kernel(case), reference(case)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     C, K, tol = case.n_classes, len(case.offsets) - 1, 1e-8
@@ -366,7 +376,9 @@ def test_solve_finds_the_optimum_of_the_reference(case, data):
         parts, expected = oracle.solve(everybody(case), None, w, **call)
         gaps = figures[:, GAP].clip(min=tol) + expected[:, GAP].clip(min=tol)
         radius = 2 * np.sqrt(K * gaps / call["inv_C2"].min(axis=0))
-        assert (np.linalg.norm(s - parts.sum(axis=0), axis=1) <= radius).all()
+        off = s - parts.sum(axis=0)
+        off = off if case.personal is None else off * case.personal
+        assert (np.linalg.norm(off, axis=1) <= radius).all()
         assert (figures[:, PASSES] <= 50 * K).all()
 
 
@@ -381,6 +393,20 @@ def test_solve_reaches_its_tolerance(loss):
         _, figures = kernel.solve(everybody(case), None, w, **call)
         assert figures[0, GAP] <= 3e-6
         assert 0 < figures[0, PASSES] < 6000
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_the_interior_point_ends_what_passes_do_not(loss, is_sparse):
+    """A wide box and many rows, of which but a few columns are personal."""
+    case = make_case(1, (300,), 8, loss, bias=1.0, density=1.0, is_sparse=is_sparse)
+    case.C1 = 100.0
+    case.personal = np.array([1, 0, 1, 1, 0, 1, 0, 0, 1], np.uint8)
+    kernel, w, inv_C2 = Kernel(case), np.full((1, 9), 0.5), np.ones((2, 1))
+    call = call_of(case, inv_C2=inv_C2, true_inv_C2=inv_C2, tol=np.full(1, 1e-6))
+    _, figures = kernel.solve(everybody(case), None, w, passes=2000, **call)
+    assert figures[0, GAP] <= 1e-6
+    assert figures[0, PASSES] == 100  # when it takes over
 
 
 # --- laws ---
@@ -500,6 +526,15 @@ def test_packed_and_dense_agree_with_sparse(case):
         assert_allclose(other, ours, rtol=1e-9, atol=1e-9)
 
 
+@settings(deadline=None, max_examples=50)
+@given(cases(whole=True, has_shared=False))
+def test_all_columns_listed_are_all(case):
+    everything = np.ones(case.X.shape[1] + (case.bias != 0), np.uint8)
+    listed = SimpleNamespace(**vars(case) | {"personal": everything})
+    for ours, other in zip(play(listed), play(case), strict=True):
+        assert_allclose(ours, other, rtol=1e-9, atol=1e-9)
+
+
 @settings(deadline=None, max_examples=30)
 @given(cases(sizes=[3, 2, 0, 4]), st.integers(0, 4))
 def test_how_clients_are_cut_into_cohorts_changes_no_bit(case, cut):
@@ -567,7 +602,7 @@ def count_repeated(case):
 
 
 @settings(deadline=None)
-@given(cases(is_sparse=True, dtype=np.float32), st.data())
+@given(cases(is_sparse=True, dtype=np.float32, has_shared=False), st.data())
 def test_passes_with_lone_entries_apart_match_the_reference(case, data):
     assume(case.X.any())
     if data.draw(st.booleans()):
@@ -671,16 +706,24 @@ def test_wrong_lengths_are_refused_by_the_constructor():
             arguments = [*positional[:place], wrong, *positional[place + 1 :]]
             with pytest.raises(ValueError, match="SVMCohort"):
                 SVMCohort(*arguments, n_columns, **kernel.numbers, **kernel.arrays)
-    for name, array in kernel.arrays.items():
-        for wrong in [] if array is None else longer(array):
+    shared = shared_in(FULL, 1)
+    for name, array in Kernel(shared).arrays.items():
+        for wrong in longer(array) if isinstance(array, np.ndarray) else []:
             with pytest.raises(ValueError, match="SVMCohort"):
-                Kernel(FULL, **{name: wrong})
+                Kernel(shared, **{name: wrong})
     dense = Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": False}))
     with pytest.raises(ValueError, match="data has the wrong length"):
         arguments = dense.positional[:5]
         SVMCohort(
             *arguments, FULL.X[:4].reshape(-1), 4, **dense.numbers, **dense.arrays
         )
+
+
+def shared_in(case, column):
+    """Give the same case with no personal part in one column."""
+    personal = np.ones(case.X.shape[1] + (case.bias != 0), np.uint8)
+    personal[column] = 0
+    return SimpleNamespace(**vars(case) | {"personal": personal})
 
 
 def test_half_given_arguments_are_refused():
@@ -710,6 +753,10 @@ def test_half_given_arguments_are_refused():
         set_lone_apart(
             Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": False})), FULL
         )
+    with pytest.raises(ValueError, match="array lengths disagree"):
+        Kernel(shared_in(FULL, 1), own_sqnorm=None)
+    with pytest.raises(ValueError, match="all is personal"):
+        set_lone_apart(Kernel(shared_in(FULL, 1)), FULL)
     with pytest.raises(ValueError, match="mirror has the wrong length"):
         Kernel(FULL, mirror=np.zeros(len(kernel.positional[5]) + 1, np.float32))
 
@@ -776,9 +823,10 @@ def frozen(argument):
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("work", ["update", "solve", "gaps"])
 def test_read_only_input_is_enough(work, is_sparse):
-    kernel = Kernel(SimpleNamespace(**vars(FULL) | {"is_sparse": is_sparse}))
+    case = SimpleNamespace(**vars(shared_in(FULL, 1)) | {"is_sparse": is_sparse})
+    kernel = Kernel(case)
     given, named = arguments_of(work)
-    read = ["code", "weight", "class_weight", "absent"]
+    read = ["code", "weight", "class_weight", "absent", "personal"]
     arrays = kernel.arrays | {name: frozen(kernel.arrays[name]) for name in read}
     positional = [frozen(argument) for argument in kernel.positional]
     cohort = SVMCohort(*positional, **kernel.numbers, **arrays)

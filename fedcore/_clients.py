@@ -121,11 +121,15 @@ def group_by_client(ids: np.ndarray) -> Groups:
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct identifiers, sorted if they can be, and each row's place."""
     try:
-        return np.unique(ids, return_inverse=True)
+        names, owner = np.unique(ids, return_inverse=True)
+        # Sets compare, but have no order to be sorted by.
+        if ids.dtype.kind != "O" or len(names) == len(set(ids.tolist())):
+            return names, owner
     except TypeError:  # of kinds that do not compare
-        places = {name: place for place, name in enumerate(dict.fromkeys(ids))}
-        owner = np.fromiter((places[i] for i in ids), np.int64, len(ids))
-        return _objects(list(places)), owner
+        pass
+    places = {name: place for place, name in enumerate(dict.fromkeys(ids))}
+    owner = np.fromiter((places[i] for i in ids), np.int64, len(ids))
+    return _objects(list(places)), owner
 
 
 def find_clients(ids: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -337,3 +337,26 @@ def test_an_unknown_clients_own_model_is_refused_or_the_shared_one(estimator):
     assert_array_equal(model.for_client("eve").coef_, model.coef_)
     alone = estimator(**EASY).fit(X, y)
     assert_array_equal(alone.for_client().predict(X), alone.predict(X))
+
+
+def test_a_newcomer_beyond_the_floats_is_refused_and_changes_nothing():
+    X, y, clients = make_mtl_classification(n_clients=3, random_state=0)
+    model = FedMTLSVC(random_state=0).fit(X, y, clients)
+    before = model.client_coef_.copy()
+    with (
+        pytest.raises(ValueError, match="the fit of this client overflowed"),
+        np.errstate(all="ignore"),
+    ):
+        model.fit_client(X * 1e200, y, "new")
+    assert_array_equal(model.client_coef_, before)
+    assert len(model.clients_) == 3
+
+
+def test_identifiers_without_an_order_are_told_apart():
+    X, y, clients = make_mtl_classification(n_clients=3, random_state=0)
+    shuffled = np.random.default_rng(0).permutation(len(y))
+    X, y, clients = X[shuffled], y[shuffled], clients[shuffled]
+    sets = [frozenset([int(k)]) for k in clients]
+    model = FedMTLSVC(random_state=0).fit(X, y, sets)
+    assert set(model.clients_) == set(sets)
+    assert len(model.clients_) == 3

@@ -267,3 +267,19 @@ def test_timing_shows_itself_as_it_was_written():
     engine = LocalEngine(timing=timing, commit="sent")
     assert repr(timing) in repr(engine)
     assert "commit='sent'" in repr(engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sum_time", np.nan),
+        ("sum_time", np.inf),
+        ("dropout", np.nan),
+        ("latency", np.inf),
+        ("latency", [0.0, np.nan]),
+        ("bandwidth", np.nan),
+    ],
+)
+def test_numbers_that_are_none_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"{name} is "):
+        Timing(lambda sizes, d, key: sizes * 1e-3, 1.0, **{name: value})

@@ -46,7 +46,8 @@ class Timing:
     dropout : float, default=0.0
         Probability that a reply is lost, each time anew.
     latency : float or array-like of shape (n_clients,), default=0.0
-        Seconds that a message is under way, whatever its size.
+        Seconds that a message is under way, whatever its size. One a client: in the
+        order of the rows where each client's stand together, else of `clients_`.
     bandwidth : float or array-like of shape (n_clients,), default=inf
         Bytes a second between a client and the coordinator.
     cost : (float, float, float), default=None
@@ -109,6 +110,10 @@ class Timing:
             )
         if not callable(self.wait):
             _check_wait(self.wait, self.dropout)
+        for name in ("sum_time", "dropout"):
+            value = getattr(self, name)
+            if isinstance(value, Real) and not np.isfinite(float(value)):
+                raise ValueError(f"{name} is {value}, expected a finite number")
         check_scalar(self.sum_time, "sum_time", Real, min_val=0)
         check_scalar(
             self.dropout,
@@ -118,13 +123,15 @@ class Timing:
             max_val=1,
             include_boundaries="left",
         )
-        for name, low in (
-            ("latency", 0 <= np.asarray(self.latency, float)),
-            ("bandwidth", 0 < np.asarray(self.bandwidth, float)),
+        latency = np.asarray(self.latency, float)
+        bandwidth = np.asarray(self.bandwidth, float)
+        for name, array, fine, expected in (
+            ("latency", latency, (latency >= 0) & (latency < np.inf), "finite seconds"),
+            ("bandwidth", bandwidth, bandwidth > 0, "more than 0 bytes a second"),
         ):
-            if np.ndim(low) > 1 or not np.all(low):
+            if array.ndim > 1 or not np.all(fine):
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, expected a positive number, "
+                    f"{name} is {getattr(self, name)!r}, expected {expected}, a number "
                     f"or one a client"
                 )
         if self.cost is not None and (
@@ -165,7 +172,7 @@ class Timing:
     ) -> np.ndarray:
         """Draw how long each client computes: (K,), for sizes and entries (K,)."""
         if callable(self.delay):
-            times = np.asarray(self.delay(sizes, d, key), float)
+            times = np.asarray(self.delay(sizes.copy(), d, key), float)
             if times.shape != sizes.shape:
                 raise ValueError(
                     f"delay gives an array of shape {times.shape}, expected "

@@ -345,6 +345,11 @@ class FedMTLSVM(ClientModels, BaseEstimator):
             v, gap = solve_newcomer(
                 svm, cohort, w, agreement, seed_of(self.random_state)
             )
+        if not (np.isfinite(gap) and np.isfinite(v).all()):
+            raise ValueError(
+                "the fit of this client overflowed: scale the columns of X, as those "
+                "of fit, and bring sample_weight nearer to 1"
+            )
         if gap > max(self.tol, GAP):
             warnings.warn(
                 f"{type(self).__name__}.fit_client stopped at a relative duality gap "

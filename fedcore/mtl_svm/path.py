@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from .._rows import check_real
 from .base import FedMTLSVM
 
 
@@ -82,6 +83,8 @@ def mtl_svm_path(
     values = np.atleast_1d(np.asarray(C2, dtype=np.float64))
     if values.ndim != 1 or not len(values):
         raise ValueError(f"C2 has shape {values.shape}, expected values in a row")
+    for value in values.tolist():
+        check_real(value, "C2", min_val=0, include_boundaries="neither", infinite=True)
     model = clone(estimator).set_params(warm_start=True)
     steps = []
     for value in values:

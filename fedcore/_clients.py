@@ -148,6 +148,13 @@ def with_client(names: np.ndarray, client: Any) -> np.ndarray:
     return _objects([*names.tolist(), *new.tolist()])
 
 
+def codes_of(cohort: Cohort, classes: np.ndarray) -> np.ndarray:
+    """Labels of a cohort as int32 codes into the classes of the whole federation."""
+    if np.array_equal(cohort.classes, classes):
+        return cohort.y
+    return np.searchsorted(classes, cohort.classes).astype(np.int32)[cohort.y]
+
+
 def cohort_of(
     X: Any,
     y: np.ndarray,

@@ -188,7 +188,6 @@ def test_quick_run_on_the_bundled_set_resumes_from_its_file(
 
 
 def test_delays_say_what_they_saw(capsys):
-    pytest.importorskip("fedcore.federation.timing")
     import delays
 
     delays.main(["--clients", "3", "--waits", "1", "--seeds", "1"])

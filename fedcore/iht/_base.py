@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -77,7 +78,7 @@ def _has_classes(estimator: SparseLinearModel) -> bool:
     return estimator.loss != "squared"
 
 
-class SparseLinearModel(BaseEstimator):
+class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators: a regressor for the squared loss, a classifier else.
 
     A subclass stores n_nonzero_coefs, loss, l2, weights, fit_intercept, tol,
@@ -91,9 +92,9 @@ class SparseLinearModel(BaseEstimator):
     def _check_method(self) -> None:
         """Check the parameters that only this method has."""
 
+    @abstractmethod
     def _solve(self, problem: Problem) -> Solution:
         """Fit validated rows, changing nothing of self; `warnings` at stacklevel 3."""
-        raise NotImplementedError
 
     def fit(self, X, y, clients=None, sample_weight=None):
         """Fit one model to the rows of all clients.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._clients import codes_of
 from ..federation.contract import Cohort, Entries, Key
 from . import kernel
 from .second_order import rows_of, second_derivatives
@@ -54,8 +55,7 @@ def join(cohort: Cohort, iht: IHT, agreement: dict) -> Clients:
     if cohort.classes is None:
         target = y
     else:
-        places = np.searchsorted(agreement["classes"], cohort.classes)
-        y = code = places.astype(np.int32)[y]
+        y = code = codes_of(cohort, agreement["classes"])
     kept = iht.n_nonzero if iht.control_variates else 0
     return Clients(
         kernel=kernel.bind(

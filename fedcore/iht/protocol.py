@@ -13,6 +13,7 @@ import numpy as np
 
 from ..federation.contract import Cohort, Key, Refused, Request, State
 from . import newton, participant, steps
+from .hello import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +119,8 @@ class IHT:
     # a participant
 
     def hello(self, cohort: Cohort) -> dict:
-        """Tell sizes and classes."""
-        weight = cohort.sample_weight
-        sizes = np.diff(cohort.offsets)
-        hello = {
-            "n_rows": sizes,
-            "mass": sizes.astype(float)
-            if weight is None
-            else np.add.reduceat(weight, cohort.offsets[:-1]),
-            "n_features": cohort.X.shape[1],
-        }
-        if cohort.classes is not None:
-            hello["classes"] = cohort.classes
-        return hello
+        """Tell sizes, weights and classes."""
+        return describe(cohort)
 
     def join(self, cohort: Cohort, agreement: dict) -> participant.Clients:
         """Bind the rows."""

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from .._clients import codes_of
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
 from . import second_order
+from .hello import describe
 from .sweep import DEPENDENT, best_subset
 
 SHORTER = 0.4  # what a refused step is multiplied by
@@ -303,20 +305,13 @@ class Splicing:
 
     def hello(self, cohort: Cohort) -> dict:
         """Tell sizes, weights and classes."""
-        sizes = np.diff(cohort.offsets)
-        mass = sizes.astype(float)
-        if cohort.sample_weight is not None:
-            mass = np.add.reduceat(cohort.sample_weight, cohort.offsets[:-1])
-        hello = {"n_rows": sizes, "n_features": cohort.X.shape[1], "mass": mass}
-        if cohort.classes is not None:
-            hello["classes"] = cohort.classes
-        return hello
+        return describe(cohort)
 
     def join(self, cohort: Cohort, agreement: dict) -> dict[str, Any]:
         """Put the labels into the classes of all."""
         y = cohort.y
         if cohort.classes is not None:
-            y = np.searchsorted(agreement["classes"], cohort.classes)[y]
+            y = codes_of(cohort, agreement["classes"])
         return {"y": y, "n_outputs": agreement["n_outputs"]}
 
     def update(

@@ -143,9 +143,10 @@ default="auto"
     history_ : dict of ndarray
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
         n_active, n_late, n_dropped, passes, objective and gap (NaN where not measured).
-        With an engine that may lose replies also gap_bound, above the gap of some model
-        in each round, and with `Timing` virtual_time (seconds, at the end); with early
-        stopping validation_score, accuracy or R^2 on held-out rows.
+        With an engine that may lose replies also gap_bound, above the gap of the model
+        that a fit which stops there by its bound returns, and with `Timing`
+        virtual_time (seconds, at the end); with early stopping validation_score,
+        accuracy or R^2 on held-out rows.
         `pandas.DataFrame` takes it as it is.
     best_validation_score_ : float
         With `early_stopping` alone.

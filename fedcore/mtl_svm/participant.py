@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .._clients import codes_of
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
 from ..federation.contract import Cohort, Entries, Key
@@ -82,7 +83,7 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     if cohort.classes is None:
         target = cohort.y
     else:
-        code = _recode(cohort, agreement["classes"])
+        code = codes_of(cohort, agreement["classes"])
         if C > 1:
             absent = _absent(code, cohort, C)
     personal = own_sqnorm = None
@@ -144,7 +145,7 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         personal=personal,
     )
     if cohort.held_out is not None and cohort.held_out.classes is not None:
-        cs.held_code = _recode(cohort.held_out, agreement["classes"])
+        cs.held_code = codes_of(cohort.held_out, agreement["classes"])
     if cohort.warm is not None:
         _sum_up(cohort, cs)
     return cs
@@ -187,13 +188,6 @@ def _zeros(n: int) -> np.ndarray:
     # Written at once, large arrays get large pages; those of np.zeros fault in one by
     # one, which costs more than a pass over the rows.
     return np.full(n, 0.0)
-
-
-def _recode(cohort: Cohort, classes: np.ndarray) -> np.ndarray:
-    """Labels as codes into the classes of the whole federation."""
-    if np.array_equal(cohort.classes, classes):
-        return cohort.y
-    return np.searchsorted(classes, cohort.classes).astype(np.int32)[cohort.y]
 
 
 def _absent(code: np.ndarray, cohort: Cohort, n_classes: int) -> np.ndarray | None:

@@ -36,7 +36,7 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
     text = json.dumps(code, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(text) > _MAX_JSON:
         raise MessageError(
-            f"the state has {len(text)} bytes beside its arrays, at most {_MAX_JSON} fit"
+            f"state has {len(text)} bytes beside its arrays, at most {_MAX_JSON} fit"
         )
     content = {"json": np.frombuffer(text, np.uint8)}
     content |= {f"a{place}": array for place, array in enumerate(arrays)}

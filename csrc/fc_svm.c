@@ -9,7 +9,8 @@ enum {
     INTERIOR_FROM = 100,   /* passes after which a small client changes the method */
     INTERIOR_LENGTH = 200, /* longest local vector of a client that may */
     INTERIOR_MOST = 60,    /* Newton steps */
-    STALE_MOST = 1000      /* passes without progress before a local solve gives up */
+    STALE_MOST = 1000,     /* passes without progress before a local solve gives up */
+    ASKING_WORK = 1 << 22  /* products from one look at call->stop to the next */
 };
 
 /* One client in one class. */
@@ -22,6 +23,20 @@ typedef struct {
     const fc_idx *columns;
     const double *own; /* (width) 1 where the column is personal, else 0; NULL: all */
 } fc_visit;
+
+/* Whether the caller wants no more of this; asked when there was work enough since. */
+static bool gives_up(const fc_svm_call *call, int64_t *since, int64_t products)
+{
+    if (!call->stop)
+        return false;
+    *since += products;
+    if (*since < ASKING_WORK)
+        return false;
+    bool stops = call->stop(call->asked) != 0;
+    if (!stops) /* else it is asked again at once, client after client */
+        *since = 0;
+    return stops;
+}
 
 static fc_visit visit_of(const fc_svm_rows *X, const fc_svm_problem *problem,
                          const fc_svm_call *call, const fc_svm_state *state,

@@ -69,6 +69,9 @@ typedef struct {
     bool hand_on;                /* a client works from the w its forerunners left */
     uint64_t seed;               /* these three name the random orders */
     uint32_t exchange, first_client;
+    int (*stop)(void *asked); /* fc_svm_solve: asked every few milliseconds; true:
+                                 give up, the results are then of no use; or NULL */
+    void *asked;
 } fc_svm_call;
 
 /* Figures of a call, one row a class, added over its clients. */

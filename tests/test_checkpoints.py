@@ -318,6 +318,31 @@ def test_kill_at_any_moment_and_resume():
     assert f"{cycles} of {cycles} final models are identical" in done.stdout, done
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_local_solve_of_many_seconds_is_broken_off(n_jobs):
+    class Alarm(BaseException):
+        pass
+
+    rang = []
+
+    def ring(*_):
+        rang.append(time.monotonic())
+        raise Alarm
+
+    table = make_mtl_classification(2, 20000, 300, flip_y=0.1, random_state=0)
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        with pytest.raises(Alarm):
+            svm(aggregation="envelope", n_jobs=n_jobs).fit(*table)
+        # A call of the kernel takes 5 seconds here, but for the alarm.
+        assert time.monotonic() - rang[0] < 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 SLOW_FIT = """
 import sys
 from fedcore import FedMTLSVC, LocalEngine

@@ -89,6 +89,7 @@ class SVMCohort:
         renew: bool = False,
         packed: bool = False,
     ) -> None: ...
+    def interrupt(self) -> None: ...
     def gaps(
         self,
         active: NDArray[np.int32],

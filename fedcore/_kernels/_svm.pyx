@@ -1,4 +1,5 @@
 """Calls into csrc/fc_svm.c: lengths are checked here, values by the callers."""
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -50,6 +51,8 @@ cdef extern from "fc_svm.h" nogil:
         uint64_t seed
         uint32_t exchange
         uint32_t first_client
+        bint (*stop)(void *asked) noexcept
+        void *asked
 
     ctypedef struct fc_svm_lone:
         const int32_t *split
@@ -143,6 +146,17 @@ cdef void release(fc_svm_work work) noexcept:
     free(work.interior)
 
 
+# A solve may take minutes: a signal must end it, in whichever thread it runs.
+cdef bint is_stopped(void *asked) noexcept with gil:
+    cdef SVMCohort cohort = <SVMCohort>asked
+    if cohort.stopped is None:
+        try:
+            PyErr_CheckSignals()
+        except BaseException as error:
+            cohort.stopped = error
+    return cohort.stopped is not None
+
+
 cdef class SVMCohort:
     """Rows, problem and state of a cohort of clients, bound once for many calls.
 
@@ -157,7 +171,7 @@ cdef class SVMCohort:
     cdef fc_svm_lone lone
     cdef fc_svm_problem problem
     cdef fc_svm_state state
-    cdef object arrays, mirror, lone_arrays
+    cdef object arrays, mirror, lone_arrays, stopped
     cdef bint single
     cdef int64_t longest_vector, most_rows, n_vectors
 
@@ -417,6 +431,7 @@ cdef class SVMCohort:
         call.seed = seed
         call.exchange = exchange
         call.first_client = first_client
+        call.stop = NULL
         work = self.allocate(False, apart)
         cdef const double *step_p = &step[0, 0] if step is not None else NULL
         cdef double *w_p = &w[0, 0] if w.shape[1] else NULL
@@ -446,7 +461,10 @@ cdef class SVMCohort:
               const double[:, ::1] true_inv_C2, const uint8_t[::1] working,
               int32_t passes, uint64_t seed, uint32_t exchange, uint32_t first_client,
               bint renew=False, bint packed=False):
-        """Solve or measure the active clients at a fixed w; see fc_svm_solve."""
+        """Solve or measure the active clients at a fixed w; see fc_svm_solve.
+
+        A signal handler that raises ends it within moments.
+        """
         cdef fc_svm_call call
         cdef fc_svm_work work
         cdef int32_t n_active = <int32_t>active.shape[0]
@@ -467,6 +485,8 @@ cdef class SVMCohort:
         call.seed = seed
         call.exchange = exchange
         call.first_client = first_client
+        call.stop = is_stopped
+        call.asked = <void *>self
         work = self.allocate(True, False)
         cdef const double *step_p = &step[0, 0] if step is not None else NULL
         cdef const double *w_p = &w[0, 0] if w.shape[1] else NULL
@@ -483,6 +503,12 @@ cdef class SVMCohort:
                                  &true_inv_C2[0, 0], &true_inv_C2[1, 0], w_p,
                                  sum_p, packed, &figures[0, 0])
         release(work)
+        if self.stopped is not None:
+            raise self.stopped
+
+    def interrupt(self):
+        """Let solves that run in other threads end soon, by KeyboardInterrupt."""
+        self.stopped = KeyboardInterrupt()
 
     def gaps(self, const int32_t[::1] active, const double[:, ::1] step,
              const double[:, ::1] w, double[:, ::1] out, *,
@@ -506,6 +532,7 @@ cdef class SVMCohort:
         call.renew = call.hand_on = False
         call.seed = 0
         call.exchange = call.first_client = 0
+        call.stop = NULL
         work = self.allocate(False, False)
         cdef const double *step_p = &step[0, 0] if step is not None else NULL
         cdef const double *w_p = &w[0, 0] if w.shape[1] else NULL

@@ -202,6 +202,9 @@ class LocalRun:
 
     def __exit__(self, *error) -> None:
         if self._pool is not None:
+            # Calls of a kernel that take long would hold up an interrupt.
+            if error[0] is not None and hasattr(self._state, "interrupt"):
+                self._state.interrupt()
             self._pool.shutdown(cancel_futures=True)
         if self._file is not None:
             self._file.close()

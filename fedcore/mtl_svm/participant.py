@@ -61,6 +61,10 @@ class Clients:
     tried: Any = None  # s that was scored last
     best: Any = None  # s that was scored best, if that was not the last
 
+    def interrupt(self) -> None:
+        """Let local solves that run in other threads end soon."""
+        self.kernel.interrupt()
+
     def widths(self, active: np.ndarray) -> np.ndarray:
         """Count the entries of the active clients' local vectors."""
         return self.starts[active + 1] - self.starts[active]

@@ -232,7 +232,7 @@ def test_values_are_not_nested_without_end(deep):
         (np.array([[None]]), r"x is an array of objects of shape \(1, 1\), expected a"),
         (list(range(10**5)), "state has [0-9]+ bytes beside its arrays, at most 65536"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_no_state_holds_is_named(value, match):
     with pytest.raises(MessageError, match=match):

@@ -176,7 +176,7 @@ class Deployment:
     def start_supernode(
         self, name: str, *, key: Path | None = None, **node_config: Any
     ) -> None:
-        """Start a SuperNode; `key` is its private key, `node_config` for its app."""
+        """Start a SuperNode; `key` is its private key, its app sees `node_config`."""
         tls, port = self.certificates, free_port()
         secure = (
             ["--insecure"] if tls is None else [f"--root-certificates={tls}/ca.pem"]
@@ -184,8 +184,8 @@ class Deployment:
         if key is not None:
             secure.append(f"--auth-supernode-private-key={key}")
         config = " ".join(
-            f"{name.replace('_', '-')}={json.dumps(value)}"
-            for name, value in node_config.items()
+            f"{entry.replace('_', '-')}={json.dumps(value)}"
+            for entry, value in {"name": name, **node_config}.items()
         )
         self._start(
             name,

@@ -51,8 +51,8 @@ def test_the_example_is_the_demo_with_hospitals_apart(plain):
     for hospital in range(3):
         plain.start_supernode(
             f"hospital-{hospital}",
-            **{"partition-id": hospital, "num-partitions": 3},
-            name=f"hospital-{hospital}",
+            partition_id=hospital,
+            num_partitions=3,
             folder=str(plain.folder / f"hospital-{hospital}"),
         )
     finish(plain, plain.submit(EXAMPLE, split=1, out=str(plain.folder / "server")))
@@ -83,8 +83,8 @@ def test_strangers_are_kept_out_and_faults_cost_rounds_alone(secure, node_key):
     keys = {name: node_key(name) for name in [*names, "stranger"]}
 
     def start(name):
-        config = {"partition-id": names.index(name) if name in names else 0}
-        secure.start_supernode(name, key=keys[name], name=name, **config)
+        place = names.index(name) if name in names else 0
+        secure.start_supernode(name, key=keys[name], partition_id=place)
 
     for name in names:
         secure.flwr("supernode", "register", f"{keys[name]}.pub", "loopback")

@@ -1,4 +1,4 @@
-"""The coordinator: it sees sums over the rows of each person, and no row."""
+"""The coordinator: it sees sums over each hospital's people, and no row."""
 
 from hospitals import estimator
 

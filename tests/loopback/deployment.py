@@ -18,7 +18,7 @@ from typing import Any
 import fedcore
 
 BIN = Path(sys.executable).parent
-START = 120.0  # seconds: what takes 8 s on an idle machine may take long on a full one
+START = 300.0  # seconds: what takes 8 s on an idle machine may take long on a full one
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -254,7 +254,7 @@ class Deployment:
         def may_be_over() -> bool:
             # The command costs seconds of processor time: seldom, or when it is due.
             due = re.search(f"Finished task .* of run {run}", self.log("superlink"))
-            return bool(due) or time.monotonic() > asked + 30
+            return bool(due) or time.monotonic() > asked + 120
 
         while True:
             asked = time.monotonic()

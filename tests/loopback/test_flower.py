@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from .deployment import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_hospitals"
 APP = Path(__file__).parent / "app"
-RUN = 600.0  # seconds: a run that takes 100 on an idle machine
+RUN = 1200.0  # seconds: a run that takes 100 on an idle machine
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -62,8 +63,12 @@ def test_the_example_is_the_demo_with_hospitals_apart(plain):
         [np.concatenate(part) for part in zip(*both, strict=True)]
         for both in zip(*(hospitals.rows(h, 3, 1) for h in range(3)), strict=True)
     )
-    local = hospitals.estimator().set_params(engine=LocalEngine()).fit(*train)
-    shared = fedcore.load(plain.folder / "server" / "split-1" / "model.npz")
+    server = plain.folder / "server" / "split-1"
+    shared = fedcore.load(server / "model.npz")
+    record = Record.load(server / "record.json")
+    assert all(answered == [0, 1, 2] for answered in record.answered)
+    engine = LocalEngine(replay=record)  # sums are added site by site
+    local = hospitals.estimator().set_params(engine=engine).fit(*train)
     personal = [
         fedcore.load(plain.folder / f"{name}" / "split-1" / f"{name}.npz")
         for name in (f"hospital-{hospital}" for hospital in range(3))
@@ -73,6 +78,7 @@ def test_the_example_is_the_demo_with_hospitals_apart(plain):
 
     sys.modules["hospitals"] = hospitals
     told = module_of(EXAMPLE / "score.py").account(plain.folder, 1)
+    local = hospitals.estimator().set_params(engine=LocalEngine()).fit(*train)
     fitted = demo.Fitted({None: local}, 0.0).account(demo.MULTI, *test)
     assert told.error == fitted.error and told.rounds == fitted.rounds
     assert np.array_equal(told.by_person, fitted.by_person)
@@ -86,19 +92,26 @@ def test_strangers_are_kept_out_and_faults_cost_rounds_alone(secure, node_key):
         place = names.index(name) if name in names else 0
         secure.start_supernode(name, key=keys[name], partition_id=place)
 
+    begun = time.monotonic()
     for name in names:
         secure.flwr("supernode", "register", f"{keys[name]}.pub", "loopback")
+    # Some 8 s on an idle machine; a full one gets more time.
+    deadline = max(30.0, 4 * (time.monotonic() - begun))
     for name in keys:
         start(name)
     folder = secure.folder / "run"
     folder.mkdir()
     run = secure.submit(
-        APP, folder=str(folder), late="site-1 3 35", held="site-2 5 1000"
+        APP,
+        folder=str(folder),
+        deadline=deadline,
+        # The first round has two messages, the start has one.
+        late=f"site-1 4 {deadline + 10:g}",
+        held="site-2 4 1000",
     )
-    # The site keeps its name and its folder, not its memory.
-    wait_for((folder / "site-2-5").exists, "the fourth round", RUN)
+    wait_for((folder / "site-2-4").exists, "the second round", RUN)
     secure.kill_supernode("site-2")
-    start("site-2")
+    start("site-2")  # with its name and its folder, but another address
     finish(secure, run)
 
     assert secure.has_ended("stranger") or "stranger" not in str(list(folder.iterdir()))
@@ -106,10 +119,7 @@ def test_strangers_are_kept_out_and_faults_cost_rounds_alone(secure, node_key):
     personal = [fedcore.load(folder / f"{name}.npz") for name in names]
     record = Record.load(folder / "server" / "record.json")
     assert record.sites == names
-    late, killed = (
-        [place not in answered for answered in record.answered] for place in (1, 2)
-    )
-    assert 1 <= sum(late) and 1 <= sum(killed)
+    assert [0] in record.answered and record.answered[-1] == [0, 1, 2]
     seen = set(zip(shared.faults_["site"], shared.faults_["fault"], strict=True))
     assert {("site-1", "silent"), ("site-1", "late"), ("site-2", "silent")} <= seen
 

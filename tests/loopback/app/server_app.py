@@ -8,6 +8,6 @@ app = server_app(
     estimator(),
     sites=N_SITES,
     deadline=lambda context: context.run_config["deadline"],
-    patience=90.0,
+    patience=lambda context: 5 * context.run_config["deadline"],
     out=lambda context: f"{context.run_config['folder']}/server",
 )

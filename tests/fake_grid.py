@@ -17,8 +17,8 @@ TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
 class FakeGrid(Grid):
     """Nodes are ClientApps that answer when their replies are pulled.
 
-    tamper : called with (node, number of the push, message, answer), where answer() runs
-        the app; gives the replies that come, and may keep some back in `delayed`
+    tamper : called with (node, number of the push, message, answer), where answer()
+        runs the app; gives the replies that come
     """
 
     def __init__(self, apps: dict[int, tuple], seed: int = 0):

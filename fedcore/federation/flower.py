@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .deployment import coordinate, save_model
 from .deploy import Deployable
+from .deployment import coordinate, save_model
 from .remote import RemoteEngine
 from .site import Site
 from .site_file import SiteFile

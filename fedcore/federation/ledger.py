@@ -115,8 +115,9 @@ class Ledger:
         -------
         dict of str to ndarray
             `round`, `n_exchanges`, `time` at the end of the round, `bytes_down`,
-            `bytes_up`, `n_active`, `n_late`, `n_dropped`, `n_refused`, then the figures in
-            the order in which they first came. Counts are int64, all else is float64.
+            `bytes_up`, `n_active`, `n_late`, `n_dropped`, `n_refused`, then the
+            figures in the order in which they first came. Counts are int64, all else is
+            float64.
         """
         costs = zip(*self._lines, strict=True) if self._lines else [()] * len(_COLUMNS)
         columns = {

@@ -300,6 +300,7 @@ class RemoteRun:
                     continue
                 bytes_up += len(content)
                 n_active = len(active.get(member.name, ()))
+                is_first = member.name in waiting
                 try:
                     answer = self._read(member, content, request, n_active)
                     if self._is_old(member, answer, seen, counts):
@@ -311,8 +312,7 @@ class RemoteRun:
                     answers[member.name] = reply
                 except MessageError as error:
                     self._note(member.name, "refused", str(error))
-                    if member.name in waiting:
-                        counts["n_refused"] += n_active
+                    counts["n_refused"] += n_active * is_first
                     waiting.discard(member.name)
         for name in sorted(waiting):
             self._note(name, "silent", f"no answer within {wait:g} s")

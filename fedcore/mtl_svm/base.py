@@ -36,8 +36,8 @@ from ..federation.contract import Cohort
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
-from .envelope import SMOOTHING_FROM
 from .deployed import DeployedSVM
+from .envelope import SMOOTHING_FROM
 from .newcomer import GAP, solve_newcomer
 from .personal import check_personal_features, personal_columns
 from .protocol import MTLSVM, row_weights

@@ -48,4 +48,5 @@ def assert_same_fit():
 
     return assert_same_fit
 
+
 collect_ignore = ["fake_grid.py"]  # a helper, which needs flwr

@@ -38,7 +38,7 @@ def coordinate(estimator: Deployable, engine: RemoteEngine, *, out: Any = None) 
     outcome = run(algorithm, engine, None, seed=seed, any_seed=random_state is None)
     fitted = estimator._deployed_result(
         *(algorithm, outcome.state, None, np.array([], object)),
-        *(outcome.history, outcome.agreement),
+        *(outcome.history, outcome.agreement or {}),
     )
     fitted.faults_ = outcome.faults
     if out is not None:

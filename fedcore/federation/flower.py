@@ -117,7 +117,8 @@ class GridTransport:
     """Messages by way of a Flower Grid; an address is a node id."""
 
     def __init__(self, grid: Any):
-        self._grid, self._open = grid, {}
+        self._grid = grid
+        self._open: dict[str, int] = {}  # node by message
 
     def addresses(self) -> Iterable[int]:
         """Name the nodes that are connected."""

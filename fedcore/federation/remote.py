@@ -122,7 +122,8 @@ class RemoteRun:
         for name, reason in refused.items():
             self._note(name, "refused", reason)
         self._members = number_clients(kept)
-        self._strange |= {m.address for m in members if m.name in refused}
+        out = [m.address for m in members if m.name in refused]
+        self._strange |= {address for address in out if address is not None}
         self._need(sum(member.n_clients for member in self._members))
         return [member.hello for member in self._members]
 
@@ -132,7 +133,9 @@ class RemoteRun:
 
     def _gather(self, let_in) -> list[Member]:
         """Greet whoever is there until all are; `let_in` says who is one of us."""
-        sites, found, greeted = self._engine.sites, [], set()
+        sites = self._engine.sites
+        found: list[Member] = []
+        greeted: set[int] = set()
         until = time.monotonic() + self._engine.patience
         self._number += 1
         wanted = sites if isinstance(sites, Integral) else len(sites)

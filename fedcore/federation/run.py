@@ -41,7 +41,7 @@ class Outcome:
 def run(
     algorithm: Algorithm,
     engine,
-    cohort: Cohort,
+    cohort: Cohort | None,
     *,
     seed: int,
     n_jobs: int | None = None,
@@ -57,7 +57,7 @@ def run(
     engine : LocalEngine
         The machine that carries messages.
     cohort : Cohort
-        The rows that this process holds.
+        The rows that this process holds; None when sites hold them all.
     seed : int
         64 bits that name every random number of the run.
     n_jobs : int, optional

@@ -67,7 +67,7 @@ class Site:
         wrong = difference(ours, message["told"])
         if wrong:
             return pack_state(head | {"wrong": wrong})
-        work = {"work": self._work, "close": self._close}.get(message.get("kind"))
+        work = {"work": self._work, "close": self._close}.get(str(message.get("kind")))
         if work is None:
             raise MessageError(f"message is of kind {message.get('kind')!r:.40}")
         with threadpool_limits(1, user_api="blas"):  # threads change the bits of sums

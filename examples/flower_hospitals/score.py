@@ -19,7 +19,9 @@ def account(folder: Path, split: int, n_hospitals: int = 3) -> demo.Account:
         model = fedcore.load(own / f"hospital-{hospital}.npz")
         errs = model.predict(X, clients) != y
         wrong, n_rows = wrong + np.count_nonzero(errs), n_rows + len(y)
-        by_person += [100 * errs[clients == c].mean() for c in model.clients_]
+        for person in model.clients_:
+            own_errs = errs[clients == person]
+            by_person.append(100 * np.count_nonzero(own_errs) / len(own_errs))
         names += len(model.clients_)
     shared = fedcore.load(folder / "server" / f"split-{split}" / "model.npz")
     up, down = (shared.history_[f"bytes_{way}"].sum() / names for way in ("up", "down"))

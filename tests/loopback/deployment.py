@@ -209,6 +209,7 @@ class Deployment:
             return not left
 
         wait_for(kill, f"the end of {name}", 30)
+        self._started.pop(name).wait(10)
 
     def has_ended(self, name: str) -> bool:
         return self._started[name].poll() is not None

@@ -43,7 +43,6 @@ def assert_same_bits(local, shared, personal):
         assert np.array_equal(local.coef_, own.coef_)
         assert np.array_equal(local.client_coef_[place], own.client_coef_)
         assert np.array_equal(local.client_intercept_[place], own.client_intercept_)
-    assert sum(len(own.clients_) for own in personal) == len(local.clients_)
 
 
 def test_the_example_is_the_demo_with_hospitals_apart(plain):
@@ -106,20 +105,22 @@ def test_strangers_are_kept_out_and_faults_cost_rounds_alone(secure, node_key):
         folder=str(folder),
         deadline=deadline,
         # The first round has two messages, the start has one.
-        late=f"site-1 4 {deadline + 10:g}",
+        late=f"site-1 4 {deadline:g}",
         held="site-2 4 1000",
     )
     wait_for((folder / "site-2-4").exists, "the second round", RUN)
     secure.kill_supernode("site-2")
-    start("site-2")  # with its name and its folder, but another address
     finish(secure, run)
 
-    assert secure.has_ended("stranger") or "stranger" not in str(list(folder.iterdir()))
+    assert secure.has_ended("stranger")
+    assert "Failed to activate SuperNode" in secure.log("stranger")
+    assert not list(folder.glob("stranger*"))
     shared = fedcore.load(folder / "server" / "model.npz")
-    personal = [fedcore.load(folder / f"{name}.npz") for name in names]
+    personal = [fedcore.load(folder / f"{name}.npz") for name in names[:2]]
     record = Record.load(folder / "server" / "record.json")
     assert record.sites == names
-    assert [0] in record.answered and record.answered[-1] == [0, 1, 2]
+    answered = record.answered
+    assert [0, 1, 2] in answered and [0] in answered and answered[-1] == [0, 1]
     seen = set(zip(shared.faults_["site"], shared.faults_["fault"], strict=True))
     assert {("site-1", "silent"), ("site-1", "late"), ("site-2", "silent")} <= seen
 

@@ -95,7 +95,7 @@ def test_strangers_are_kept_out_and_faults_cost_rounds_alone(secure, node_key):
     for name in names:
         secure.flwr("supernode", "register", f"{keys[name]}.pub", "loopback")
     # Some 8 s on an idle machine; a full one gets more time.
-    deadline = max(30.0, 4 * (time.monotonic() - begun))
+    deadline = max(25.0, 3 * (time.monotonic() - begun))
     for name in keys:
         start(name)
     folder = secure.folder / "run"

@@ -8,7 +8,7 @@ N_SITES, PEOPLE_PER_SITE = 3, 2
 
 def estimator():
     """Give a model that stops after a few rounds."""
-    return FedMTLSVC(aggregation="line_search", tol=1e-9, max_rounds=4, random_state=3)
+    return FedMTLSVC(aggregation="line_search", tol=1e-9, max_rounds=3, random_state=3)
 
 
 def rows():

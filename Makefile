@@ -1,4 +1,4 @@
-# demo test ctest bench bench-quick bench-compare lint clean; each makes the .venv that it needs.
+# demo test test-flower ctest bench bench-quick bench-compare lint clean; each makes the .venv that it needs.
 # Prerequisites: gcc make python3 with venv and headers.
 
 VENV = .venv
@@ -18,7 +18,7 @@ DOORS = $(wildcard fedcore/_kernels/*.pyx fedcore/_kernels/*.pxd)
 KERNELS = $(basename $(notdir $(wildcard fedcore/_kernels/*.pyx)))
 TYPED = $(wildcard fedcore/federation fedcore/*/protocol.py)
 
-.PHONY: demo test ctest ctest-c ctest-python bench bench-quick bench-compare lint clean
+.PHONY: demo test test-flower ctest ctest-c ctest-python bench bench-quick bench-compare lint clean
 .DELETE_ON_ERROR:
 .SECONDARY: # keep objects
 
@@ -28,6 +28,10 @@ demo: $(VENV)/.built
 # make test ARGS="tests/kernels -k uniform"
 test: $(VENV)/.built
 	$(BIN)/python -m pytest $(ARGS)
+
+# A real SuperLink and its SuperNodes on this machine, all ended again.
+test-flower: $(VENV)/.flower $(VENV)/.built
+	$(BIN)/python -m pytest tests/loopback $(ARGS)
 
 bench: $(VENV)/.built
 	$(BIN)/python -m pytest bench --benchmark-autosave $(ARGS)
@@ -51,6 +55,10 @@ $(VENV)/.installed: pyproject.toml setup.py
 
 $(VENV)/.built: $(VENV)/.installed $(CORE) $(CORE_HEADERS) $(DOORS)
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+$(VENV)/.flower: $(VENV)/.installed
+	$(PIP_INSTALL) --no-build-isolation --editable ".[flower]"
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.installed

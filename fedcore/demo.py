@@ -20,6 +20,10 @@ from .mtl_svm import FedMTLSVC
 
 ARMS = GLOBAL, LOCAL, MULTI = "global only", "local only", "multi-task"
 BY_TURNS = "multi-task by turns"
+HEAD = (
+    "arm            error %      worst person %  rounds  kB up  kB down"
+    "  relative gap  time s"
+)
 N_PARTS = 5  # the first chooses C1 and C2, each other one trains once
 N_FOLDS = 3
 
@@ -262,21 +266,23 @@ def mean(accounts: Sequence[Account]) -> Account:
     return Account(accounts[0].arm, gap=max(a.gap for a in accounts), **means)
 
 
+def row(accounts: Sequence[Account]) -> str:
+    """Write one arm's line of the table."""
+    m, spread = mean(accounts), np.std([a.error for a in accounts], ddof=1)
+    return (
+        f"{m.arm:11}  {m.error:5.1f} +- {spread:<4.1f}  {m.by_person.max():14.1f}  "
+        f"{m.rounds:6.0f}  {m.kb_up:5.0f}  {m.kb_down:7.0f}  {m.gap:12.1e}  "
+        f"{m.seconds:6.2f}"
+    )
+
+
 def report(splits: list[list[Account]]) -> Iterator[str]:
     """Write the table, and in words what its figures say."""
     yield ""
-    yield (
-        "arm            error %      worst person %  rounds  kB up  kB down"
-        "  relative gap  time s"
-    )
+    yield HEAD
     *arms, by_turns = zip(*splits, strict=True)
     for arm in arms:
-        m, spread = mean(arm), np.std([a.error for a in arm], ddof=1)
-        yield (
-            f"{m.arm:11}  {m.error:5.1f} +- {spread:<4.1f}  {m.by_person.max():14.1f}  "
-            f"{m.rounds:6.0f}  {m.kb_up:5.0f}  {m.kb_down:7.0f}  {m.gap:12.1e}  "
-            f"{m.seconds:6.2f}"
-        )
+        yield row(arm)
     m = mean(by_turns)
     yield ""
     yield (

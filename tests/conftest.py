@@ -47,3 +47,6 @@ def assert_same_fit():
                 assert_array_equal(a, b, err_msg=name)
 
     return assert_same_fit
+
+
+collect_ignore = ["fake_grid.py"]  # a helper, which needs flwr

@@ -84,7 +84,8 @@ def broadcast(svm: MTLSVM, state: State) -> Request:
     message = {"w": state["w"], "measure": bool(state["measuring"].any())}
     if message["measure"]:
         message |= {"working": state["measuring"], "tol": np.full(C, -np.inf)}
-        message |= {"renew": bool(state["stale"].any()), "certify": state["certify"]}
+        message |= {"renew": bool(state["stale"].any())}
+        message |= {"certify": state["certify"] or state["opening"]}
         reply = _reply_kinds("s", length, C, state["sparse"])
         each = {"step": state["step"]}
         return Request(all=message, each=each, reply=reply, everyone=True)
@@ -221,6 +222,10 @@ def _coupling(state: State, c: int, best_step: float) -> float:
 def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
     """Read the relative gap of the classes that were measured."""
     state = dict(state)
+    if not who.all():
+        return _not_measured(svm, state, key)
+    first = state["opening"] and state["certify"]
+    state["certify"] = state["certify"] or state["opening"]
     measured = state["measuring"] > 0
     rest = state["w"] - reply["s"].T
     norm = np.einsum("cj,cj->c", state["w"], state["w"])
@@ -239,13 +244,13 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     if state["certify"]:
         certificate.meet_all(state, measured, reply["figures"][:, 0])
         certificate.judge(svm, state)
-    opening, state["opening"] = state["opening"], False
+    state["opening"] = False
     state["done"] = bool(
         not state["working"].any()
         or state["diverged"]
-        or (state["round"] >= svm.max_rounds and not opening)
+        or (state["round"] >= svm.max_rounds and not first)
     )
-    if state["done"] or opening:
+    if state["done"] or first:
         return state
     renewed = measured & state["stale"]  # from the exact rows, and w is the sum of s
     state["w"] = np.where(renewed[:, None], reply["s"].T, state["w"])
@@ -256,6 +261,26 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     if not state["rough"] and state["stale"].any():
         # Exact passes go on from s: it must be renewed in the other classes too.
         state["measuring"] = state["stale"].astype(np.uint8)
+        return state
+    return _next_round(state, key)
+
+
+def _not_measured(svm: MTLSVM, state: State, key: Key) -> State:
+    """Go on without the figures, as sites were silent when all were to measure."""
+    state["judged"] = False
+    # Without what stands, or falls, with a gap of everybody; it is asked for again.
+    first = state["opening"] and state["certify"]
+    if state["certify"] and np.isinf(state["contact_gap"][state["working"] > 0]).any():
+        state["certify"], state["opening"] = False, True
+    renews = not state["rough"] and state["stale"].any()
+    measuring = state["stale"] if renews else np.zeros_like(state["measuring"])
+    state["measuring"] = measuring.astype(np.uint8)
+    if first:
+        return state
+    state["done"] = bool(state["diverged"] or state["round"] >= svm.max_rounds)
+    if state["done"]:
+        if state["certify"]:
+            state["certified"] = True
         return state
     return _next_round(state, key)
 

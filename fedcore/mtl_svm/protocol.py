@@ -197,7 +197,13 @@ class MTLSVM:
         last = answer.pop("passes").sum() / state["n_clients"]
         made = {"passes": state["passes"] + last, "last_passes": last}
         if state["silent"]:
-            return switch.begin(self, state, answer["s"], answer["true_dual"], key)
+            dual = answer["true_dual"]
+            return switch.begin(self, state, answer["s"], dual, who, key)
+        if not who.all() and self.aggregation == "envelope":
+            # Over sites even this may be: ask the same again.
+            if state["round"] >= self.max_rounds:
+                return state | made | {"done": True}
+            return state | made | {"round": state["round"] + 1}
         if not who.all():
             return state | made | {"silent": True}
         state = envelope.absorb(state, answer, tol=self.tol) | made

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .protocol import MTLSVM
 
 
-def begin(svm: MTLSVM, state: State, s, dual, key: Key) -> State:
+def begin(svm: MTLSVM, state: State, s, dual, who, key: Key) -> State:
     """Go on from w = t sum_k s_k, as far along it as the dual surely rises.
 
     Parameters
@@ -25,6 +25,8 @@ def begin(svm: MTLSVM, state: State, s, dual, key: Key) -> State:
         sum_k s_k as the clients have it now.
     dual : (C,) ndarray
         sum_k d_k, likewise.
+    who : (K,) ndarray of bool
+        Those that s and dual are of; the others go back to b_k = 0.
     key : (int, int)
     """
     C, length = s.shape
@@ -37,6 +39,7 @@ def begin(svm: MTLSVM, state: State, s, dual, key: Key) -> State:
     agreement = {"n_classes": C, "certify": state["certify"]}
     begun = additive.start(svm, agreement, sizes, key)
     begun["step"] = begun["step"] * np.where(working, share, 1.0)
+    begun["step"] = np.where(working & ~who[:, None], 0.0, begun["step"])
     return begun | {
         "additive": True,
         "opening": False,

@@ -3,6 +3,7 @@
 from .federation import LocalEngine, Timing
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
 from .mtl_svm import FedMTLSVC, FedMTLSVR
+from .preprocessing import FedStandardScaler
 
 __version__ = "0.1.0"
 
@@ -13,6 +14,7 @@ __all__ = [
     "FedIterHT",
     "FedMTLSVC",
     "FedMTLSVR",
+    "FedStandardScaler",
     "LocalEngine",
     "Timing",
     "hard_threshold",

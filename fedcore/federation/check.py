@@ -51,6 +51,26 @@ def check_reply(
             _check_real(name, kind.shape, value)
 
 
+def check_kept(own: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> None:
+    """Verify that what is to be restored has the names and forms of what is there.
+
+    Raises
+    ------
+    MessageError
+        Naming the array, what was seen and what was expected.
+    """
+    if kept.keys() != own.keys():
+        raise MessageError(f"kept has {sorted(kept)}, expected {sorted(own)}")
+    for name, array in own.items():
+        value = kept[name]
+        if not isinstance(value, np.ndarray) or value.dtype != array.dtype:
+            raise MessageError(f"kept {name} is {_form(value)}, expected {array.dtype}")
+        if value.shape != array.shape:
+            raise MessageError(
+                f"kept {name} has shape {value.shape}, expected {array.shape}"
+            )
+
+
 def _check_chosen(name: str, shape: tuple[int, ...], value: Any) -> None:
     if not isinstance(value, Chosen):
         raise MessageError(f"reply {name} is {_form(value)}, expected Chosen")

@@ -14,6 +14,8 @@ Key: TypeAlias = tuple[int, int]
 State: TypeAlias = dict[str, Any]
 """The coordinator's state: a flat dict of arrays and numbers, so it can be saved.
 
+A method never changes an array that a state holds, so an older state stays good.
+
 The loop reads `done` (stop) and `round` (rounds begun, from 1): exchanges that share
 a round share a line of `history_`.
 """
@@ -164,6 +166,17 @@ class Algorithm(Protocol):
 
     def join(self, cohort: Cohort, agreement: dict) -> Any:
         """Allocate the clients' state."""
+
+    def dump(self, cohort: Cohort, cs: Any) -> dict[str, np.ndarray]:
+        """Give all that `update` may have changed, as arrays that own their memory."""
+
+    def restore(
+        self, cohort: Cohort, agreement: dict, kept: Mapping[str, np.ndarray]
+    ) -> Any:
+        """Join, then put back what `dump` gave.
+
+        Later updates have the same bits as if there had been no interruption.
+        """
 
     def update(
         self, cohort: Cohort, cs: Any, message: dict, active: np.ndarray, key: Key

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._clients import codes_of
+from ..federation.check import check_kept
 from ..federation.contract import Cohort, Entries, Key
 from . import kernel
 from .second_order import rows_of, second_derivatives
@@ -23,6 +25,8 @@ SURVEY, STEPS, MEASURE, NEWTON = range(4)
 # Places in the reply `figures`, each a sum over clients.
 MASS, LOSS, SMOOTHNESS, BAD_POINT, BAD_STEPS = range(5)
 N_FIGURES = 5
+
+CHANGING = ("smoothness", "index", "value", "count", "intercept")
 
 
 @dataclass(slots=True)
@@ -75,6 +79,18 @@ def join(cohort: Cohort, iht: IHT, agreement: dict) -> Clients:
         count=np.zeros(K, np.int64),
         intercept=np.zeros((K, C)),
     )
+
+
+def dump(cs: Clients) -> dict[str, np.ndarray]:
+    """Copy what visits change."""
+    return {name: getattr(cs, name).copy() for name in CHANGING}
+
+
+def restore(cs: Clients, kept: Mapping[str, np.ndarray]) -> None:
+    """Put back what `dump` gave into clients that have just joined."""
+    check_kept({name: getattr(cs, name) for name in CHANGING}, kept)
+    for name, value in kept.items():
+        getattr(cs, name)[...] = value
 
 
 def update(

@@ -8,6 +8,7 @@ model, minimised exactly for each exchange, gains. Extends the splicing of Zhu e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .._clients import codes_of
+from ..federation.check import check_kept
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
 from . import second_order
 from .hello import describe
@@ -313,6 +315,17 @@ class Splicing:
         if cohort.classes is not None:
             y = codes_of(cohort, agreement["classes"])
         return {"y": y, "n_outputs": agreement["n_outputs"]}
+
+    def dump(self, cohort: Cohort, cs: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Give nothing: no visit leaves a trace."""
+        return {}
+
+    def restore(
+        self, cohort: Cohort, agreement: dict, kept: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Join again."""
+        check_kept({}, kept)
+        return self.join(cohort, agreement)
 
     def update(
         self,

@@ -182,6 +182,7 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
         return state
     w, changes, figures = state["w"].copy(), reply["ds"].T, reply["figures"].tolist()
     steps, dual = np.ones(len(w)), state["dual"].copy()
+    state["coupling"] = state["coupling"].copy()
     for c, (own_linear, own_quadratic, _) in enumerate(figures):
         dw = changes[c]
         linear = own_linear - float(w[c] @ dw)
@@ -198,7 +199,7 @@ def _add(svm: MTLSVM, state: State, reply: dict, who: np.ndarray) -> State:
     if state["certify"]:
         certificate.meet(state, who, state["w"], reply["gaps"], np.array(steps))
     state["w"], state["dual"] = w, dual
-    state["step"][who] = steps
+    state["step"] = np.where(who[:, None], steps, state["step"])
     state["heard"] += int(np.count_nonzero(who))
     state["seen"] = state["seen"] + reply["figures"][:, 2]
     if state["rough"]:
@@ -231,7 +232,7 @@ def _judge(svm: MTLSVM, state: State, reply: dict, who: np.ndarray, key: Key) ->
     state["gap"] = np.where(measured, relative, state["gap"])
     trust = np.minimum(relative / np.maximum(state["estimate"], 1e-300), MOST_TRUST)
     state["trust"] = np.where(measured & ~np.isnan(trust), trust, state["trust"])
-    state["step"][np.ix_(who, measured)] = 1
+    state["step"] = np.where(who[:, None] & measured, 1.0, state["step"])
     state["working"] = state["working"] * ~(measured & (relative <= svm.tol))
     state["measuring"] = np.zeros_like(state["measuring"])
     state["judged"] = True

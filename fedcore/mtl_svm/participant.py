@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from scipy import sparse
 from .._clients import codes_of
 from .._kernels._compact import compact
 from .._kernels._svm import N_SOLVE_FIGURES, N_UPDATE_FIGURES, SVMCohort
+from ..federation.check import check_kept
 from ..federation.contract import Cohort, Entries, Key
 from . import certificate, contact
 from .warm import feasible
@@ -23,6 +25,9 @@ LOSSES = (
     "squared_epsilon_insensitive",
 )  # in the order of fc_svm_loss
 MIRROR_LIMIT = 1e60  # of |x|^2, above which float32 might not hold a row
+# What visits change: arrays that the kernel or this module fills, and others.
+IN_PLACE = ("b", "s", "b_before", "s_before", "rest", "violation", "kept", "met")
+REPLACED = ("tried", "best")
 COUNTED_ROWS = 1000  # a count of entries need not be exact
 SOLVE_PASSES = 2000  # at most, for one client at one w: a call must end soon
 
@@ -46,8 +51,11 @@ class Clients:
     absent: np.ndarray | None
     inv_C2: np.ndarray  # (2, C) 1 / C2, and 0 where a class is absent
     mirrored: bool  # there is a float32 copy of the rows for rough passes
+    rest: np.ndarray  # which rows passes leave out for now
+    violation: np.ndarray  # (K, C) of the last pass
+    b_before: np.ndarray | None = None  # b and s as before the last visit
+    s_before: np.ndarray | None = None
     met: np.ndarray | None = None  # (2, K, C) gaps at the last w, before and after work
-    s_before: np.ndarray | None = None  # as before the last visit
     personal: np.ndarray | None = None  # (length) 0: there v_k is 0; None: nowhere
     held_code: np.ndarray | None = None  # labels of held-out rows
     tried: Any = None  # s that was scored last
@@ -104,9 +112,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     s, sqnorm = _zeros(C * starts[-1]), np.empty(n)
     b_before = s_before = None
     if not envelope:  # a warm start steps from 0, where everything is feasible
-        anew = cohort.warm is None and cohort.held_out is None and not auto
-        room = np.empty if anew else np.zeros
-        b_before, s_before = room(C * n), room(len(s))
+        b_before, s_before = np.zeros(C * n), np.zeros(len(s))
+    rest, violation = np.zeros(C * n, np.uint8), np.full((K, C), np.inf)
     kernel = SVMCohort(
         *(offsets, starts, columns, indptr, indices, data, d),
         loss=LOSSES.index(svm.loss),
@@ -124,8 +131,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
         s=s,
         b_before=b_before,
         s_before=s_before,
-        rest=np.zeros(C * n, np.uint8),
-        violation=np.full((K, C), np.inf),
+        rest=rest,
+        violation=violation,
         mirror=mirror,
         personal=personal,
         own_sqnorm=own_sqnorm,
@@ -140,8 +147,8 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     met = np.zeros((2, K, C)) if agreement.get("certify") else None
     cs = Clients(
         *(kernel, b, C, length, starts, columns, s, kept, absent, inv_C2, mirrored),
+        *(rest, violation, b_before, s_before),
         met=met,
-        s_before=s_before,
         personal=personal,
     )
     if cohort.held_out is not None and cohort.held_out.classes is not None:
@@ -149,6 +156,27 @@ def join(cohort: Cohort, svm: Any, agreement: dict) -> Clients:
     if cohort.warm is not None:
         _sum_up(cohort, cs)
     return cs
+
+
+def dump(cs: Clients) -> dict[str, np.ndarray]:
+    """Copy what visits change."""
+    return {
+        name: getattr(cs, name).copy()
+        for name in (*IN_PLACE, *REPLACED)
+        if getattr(cs, name) is not None
+    }
+
+
+def restore(cs: Clients, kept: Mapping[str, np.ndarray]) -> None:
+    """Put back what `dump` gave into clients that have just joined."""
+    own = {name: getattr(cs, name) for name in IN_PLACE}
+    own = {name: array for name, array in own.items() if array is not None}
+    check_kept(own | {name: cs.s for name in REPLACED if name in kept}, kept)
+    for name, value in kept.items():
+        if name in own:
+            own[name][...] = value  # the kernel holds the address
+        else:
+            setattr(cs, name, value.copy())
 
 
 def _sum_up(cohort: Cohort, cs: Clients) -> None:

@@ -6,6 +6,7 @@ Supervised SVM in Heterogeneous Networks"; formulas in math.md, section 1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,6 +287,18 @@ class MTLSVM:
     def join(self, cohort: Cohort, agreement: dict) -> participant.Clients:
         """Start the clients at b = 0."""
         return participant.join(cohort, self, agreement)
+
+    def dump(self, cohort: Cohort, cs: participant.Clients) -> dict[str, np.ndarray]:
+        """Copy what the clients' visits have changed."""
+        return participant.dump(cs)
+
+    def restore(
+        self, cohort: Cohort, agreement: dict, kept: Mapping[str, np.ndarray]
+    ) -> participant.Clients:
+        """Join, and go on from what `dump` gave."""
+        cs = participant.join(cohort, self, agreement)
+        participant.restore(cs, kept)
+        return cs
 
     def update(
         self,

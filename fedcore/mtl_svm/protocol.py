@@ -19,6 +19,7 @@ from . import (
     certificate,
     contact,
     envelope,
+    held_out,
     participant,
     stopping,
     switch,
@@ -251,6 +252,10 @@ class MTLSVM:
         unknown = np.full(len(w), np.nan)
         return best, *((gap, primal) if is_last else (unknown, unknown))
 
+    def final(self, state: State) -> dict[str, Any]:
+        """Give w, for clients that score rows by it and their own part."""
+        return {"w": self.result(state)[0]}
+
     def _last(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if state.get("certified"):
             return certificate.result(state)
@@ -321,6 +326,15 @@ class MTLSVM:
     ) -> dict:
         """Score the held-out rows; see `stopping`."""
         return stopping.evaluate(cohort, cs, message, self.bias)
+
+    def scores(self, rows: Cohort, message: dict, personal: dict) -> np.ndarray:
+        """Score rows (n, C) by w and the clients' own v_k."""
+        w = np.asarray(message["w"])
+        return held_out.model_scores(rows, w, personal["v"], self.bias)
+
+    def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Loss (n,) of rows, without C1 and weights."""
+        return held_out.row_losses(self.loss, self.epsilon, scores, target)
 
     def personal(
         self, cohort: Cohort, cs: participant.Clients, message: dict

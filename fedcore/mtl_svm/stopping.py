@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
-from scipy import sparse
 
-from .._client_scores import client_scores
 from ..federation.contract import Cohort, Request, State, Sum
 from . import participant
+from .held_out import model_scores
 
 FIGURES = 4  # right answers or squared errors; weight; weighted sums of y and of y^2
 
@@ -120,18 +116,8 @@ def evaluate(cohort: Cohort, cs: participant.Clients, message: dict, bias: float
         cs.best = cs.tried
     cs.tried = participant.settled(cs, message["step"])
     v = participant.personal_models(cs, cs.tried)
-    K = cohort.n_clients
-    w, b, v, c = split_models(np.asarray(message["w"]), v, bias, K)
-    model = SimpleNamespace(
-        coef_=w,
-        intercept_=b,
-        client_coef_=v,
-        client_intercept_=c,
-        clients_=np.arange(K),
-    )
-    owners = np.repeat(np.arange(K), np.diff(held.offsets))
-    scores = client_scores(model, held.X, owners)
-    weight = np.ones(len(owners))
+    scores = model_scores(held, np.asarray(message["w"]), v, bias)
+    weight = np.ones(len(scores))
     if held.sample_weight is not None:
         weight = held.sample_weight
     if held.classes is None:
@@ -139,30 +125,6 @@ def evaluate(cohort: Cohort, cs: participant.Clients, message: dict, bias: float
     else:
         binary = scores.shape[1] == 1
         told = scores[:, 0] > 0 if binary else scores.argmax(axis=1)
-        value, y = told == cs.held_code, np.zeros(len(owners))
-    terms = (value, np.ones(len(owners)), y, y * y)
+        value, y = told == cs.held_code, np.zeros(len(scores))
+    terms = (value, np.ones(len(scores)), y, y * y)
     return {"figures": np.array([float(weight @ term) for term in terms])}
-
-
-def split_models(
-    w: np.ndarray, v: Any, bias: float, K: int
-) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray]:
-    """Split the constant column off w (C, length) and v, as intercepts."""
-    C, d = len(w), w.shape[1] - bool(bias)
-    if not bias:
-        return w.copy(), np.zeros(C), v, np.zeros((K, C))
-    if sparse.issparse(v):
-        v, last = _without_last(v, d)
-    else:
-        v, last = v[:, :, :d].copy(), v[:, :, d]
-    return w[:, :d].copy(), w[:, d] * bias, v, last.reshape(K, C) * bias
-
-
-def _without_last(v: sparse.csr_array, d: int) -> tuple[sparse.csr_array, np.ndarray]:
-    """Take the constant column, the last entry of each row, off a CSR array."""
-    ends = v.indptr[1:] - 1
-    rest = np.ones(v.nnz, bool)
-    rest[ends] = False
-    indptr = v.indptr - np.arange(len(v.indptr), dtype=v.indptr.dtype)
-    parts = (v.data[rest], v.indices[rest], indptr)
-    return sparse.csr_array(parts, shape=(v.shape[0], d)), v.data[ends]

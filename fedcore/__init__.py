@@ -2,6 +2,7 @@
 
 from .federation import LocalEngine, Timing
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
+from .model_selection import FederatedSearchCV
 from .mtl_svm import FedMTLSVC, FedMTLSVR
 from .preprocessing import FedStandardScaler
 
@@ -15,6 +16,7 @@ __all__ = [
     "FedMTLSVC",
     "FedMTLSVR",
     "FedStandardScaler",
+    "FederatedSearchCV",
     "LocalEngine",
     "Timing",
     "hard_threshold",

@@ -1,0 +1,376 @@
+"""FederatedSearchCV: the best parameters by held-out rows of every client."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import check_scalar, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .._estimators import check_choice, check_engine, seed_of, sorted_names
+from .._rows import check_bool, check_n_jobs, check_real
+from ..federation.local import LocalEngine
+from ..federation.message import MessageError
+from ..federation.run import run
+from .figures import SCORINGS, WEIGHT, merge, score
+from .protocol import Search, mean_scores
+
+NOT_TUNED = ("client_column", "engine", "n_jobs", "random_state", "verbose")
+
+
+def _best_has(name: str):
+    """Tell whether the fitted best, or else the given estimator, has a method."""
+
+    def check(search: FederatedSearchCV) -> bool:
+        getattr(getattr(search, "best_estimator_", search.estimator), name)
+        return True
+
+    return check
+
+
+class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Search the best parameters of a federated estimator without pooling rows.
+
+    As `sklearn.model_selection.GridSearchCV`, with folds that each client cuts from
+    its own rows: of each of its labels alike, by random numbers of its own. A candidate
+    is fitted by the federation to what a fold leaves, then every client scores the rows
+    that it held out by its own model and sends five sums; rows and personal parts stay.
+    All fits are one run of the engine, which accounts for all of it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `FedMTLSVC`, `FedMTLSVR`, `FedIterHT`, `FedHT`, `DistributedIHT` or
+        `FedBestSubset`.
+    param_grid : dict or list of dicts
+        Values to try by parameter, as for `GridSearchCV`.
+    cv : int or float, default=5
+        Number of folds, at least 2; or the share of each client's rows to hold out,
+        once. A row that is its client's only one with its label is never held out, so
+        clients with few rows have a say in fewer folds.
+    scoring : {"accuracy", "r2", "neg_loss"}, default=None
+        What is best, over all rows held out. None: "accuracy" for classifiers, else
+        "r2". "neg_loss" is the mean of the estimator's own loss, without penalties,
+        with the sign turned.
+    engine : LocalEngine, default=None
+        The machine that carries the federation; None: that of `estimator`, or one in
+        this process.
+    refit : bool, default=True
+        Fit the best candidate to all rows.
+    n_jobs : int, default=None
+        Threads; None is 1, -1 all processors. The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Draws the folds.
+    verbose : int, default=0
+        Print a line a fit.
+
+    Attributes
+    ----------
+    cv_results_ : dict of ndarray
+        As of `GridSearchCV`: params, param_NAME, split0_test_score and so on,
+        mean_test_score, std_test_score (weighted by the rows held out),
+        rank_test_score; besides worst_client_test_score, the least score of a client
+        over all its held-out rows, and mean_fit_rounds, bytes_up and bytes_down of a
+        candidate's fits. `pandas.DataFrame` takes it as it is.
+    client_scores_ : ndarray of shape (n_candidates, n_clients)
+        Score of each client over all its held-out rows; NaN where there are none.
+    clients_ : ndarray of shape (n_clients,)
+        Identifiers of the clients, sorted if they can be.
+    best_index_ : int
+        Of the best candidate, the first of equal ones.
+    best_params_ : dict
+    best_score_ : float
+    best_estimator_ : estimator
+        Fitted to all rows; with `refit` alone.
+    n_splits_ : int
+    n_rounds_ : int
+        Rounds of the search, without the last fit.
+    history_ : dict of ndarray
+        One entry a round of the search, as of the estimator, with candidate and fold.
+    classes_, n_features_in_, feature_names_in_
+        Of `best_estimator_`.
+
+    Notes
+    -----
+    With an engine that asks everybody, scores are those of a hand-written loop: fit
+    the candidate, over the same engine, to the rows that a fold leaves, and score it
+    on the others. A search by each client alone, or one whose scaler has seen the
+    held-out rows, answers another question.
+
+    Examples
+    --------
+    >>> from fedcore import FedMTLSVC
+    >>> from fedcore.datasets import make_mtl_classification
+    >>> from fedcore.model_selection import FederatedSearchCV
+    >>> X, y, clients = make_mtl_classification(n_clients=5, random_state=0)
+    >>> grid = {"C1": [0.01, 0.1], "C2": [1.0, 10.0]}
+    >>> search = FederatedSearchCV(FedMTLSVC(random_state=0), grid, random_state=0)
+    >>> search.fit(X, y, clients).cv_results_["mean_test_score"].shape
+    (4,)
+    >>> search.predict(X[:3], clients[:3]).shape
+    (3,)
+    """
+
+    # cross_validate and Pipeline pass these on when routing is enabled.
+    __metadata_request__fit = {"clients": True, "sample_weight": True}
+    __metadata_request__predict = {"clients": True}
+    __metadata_request__decision_function = {"clients": True}
+    __metadata_request__predict_proba = {"clients": True}
+    __metadata_request__score = {"clients": True, "sample_weight": True}
+
+    def __init__(
+        self,
+        estimator,
+        param_grid,
+        *,
+        cv=5,
+        scoring=None,
+        engine=None,
+        refit=True,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.cv = cv
+        self.scoring = scoring
+        self.engine = engine
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, clients=None, sample_weight=None):
+        """Fit and score all candidates, then the best one on all rows.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As for the estimator's `fit`.
+
+        Returns
+        -------
+        self : FederatedSearchCV
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or an argument is not as described, or not fit for one of
+            the candidates; the search stays as it was.
+        """
+        self._check_parameters()
+        params = self._candidates()
+        engine = self._engine()
+        models = [clone(self.estimator).set_params(**p) for p in params]
+        scoring = self._scoring(models)
+        data = X, y, clients, sample_weight
+        (first, cohort, ids), *others = (m._plan(engine, *data) for m in models)
+        search = Search(
+            candidates=(first, *(plan[0] for plan in others)),
+            cv=int(self.cv) if isinstance(self.cv, Integral) else float(self.cv),
+            scoring=scoring,
+            refit=False,
+            seed=seed_of(self.random_state),
+        )
+        try:
+            outcome = run(
+                search,
+                engine,
+                cohort,
+                seed=seed_of(getattr(self.estimator, "random_state", None)),
+                n_jobs=self.n_jobs,
+                on_round=_Printer(params) if self.verbose else None,
+            )
+        except MessageError as error:
+            raise ValueError(
+                f"a fit overflowed ({error}): scale the columns of X, or leave extreme "
+                f"values out of param_grid"
+            ) from error
+        figures, history = outcome.state["figures"], outcome.history
+        results = _table(params, figures, scoring, history)
+        index = int(np.argmax(results["mean_test_score"]))
+        best = None
+        if self.refit:
+            best = models[index].set_params(engine=engine, n_jobs=self.n_jobs)
+            best.fit(*data)
+
+        names, by_name = sorted_names(ids)
+        own = score(merge(figures, axis=1), scoring)
+        self.client_scores_ = own if by_name is None else own[:, by_name]
+        self.clients_ = names
+        self.cv_results_ = results
+        self.best_index_, self.best_params_ = index, params[index]
+        self.best_score_ = float(results["mean_test_score"][index])
+        self.n_splits_ = search.n_folds
+        self.n_rounds_ = int(history["round"][-1])
+        self.history_ = history
+        vars(self).pop("best_estimator_", None)
+        if best is not None:
+            self.best_estimator_ = best
+        return self
+
+    def _check_parameters(self) -> None:
+        if not hasattr(self.estimator, "_plan"):
+            raise TypeError(
+                f"estimator is a {type(self.estimator).__name__}, expected an "
+                f"estimator of fedcore such as FedMTLSVC"
+            )
+        if isinstance(self.cv, Integral) and not isinstance(self.cv, bool):
+            check_scalar(self.cv, "cv", Integral, min_val=2)
+        else:
+            limits = {"min_val": 0, "max_val": 1, "include_boundaries": "neither"}
+            check_real(self.cv, "cv", **limits)
+        if self.scoring is not None:
+            check_choice("scoring", self.scoring, SCORINGS)
+        check_engine(self.engine)
+        check_bool(self.refit, "refit")
+        check_n_jobs(self.n_jobs)
+        check_scalar(self.verbose, "verbose", Integral, min_val=0)
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        params = list(ParameterGrid(self.param_grid))
+        for name in params[0].keys() | set().union(*params):
+            if name in NOT_TUNED:
+                raise ValueError(
+                    f"param_grid has {name!r}, which is no parameter of the model; set "
+                    f"it in the estimator"
+                )
+        return params
+
+    def _engine(self) -> Any:
+        engine = self.engine
+        if engine is None:
+            engine = getattr(self.estimator, "engine", None)
+        return LocalEngine() if engine is None else engine
+
+    def _scoring(self, models: list[Any]) -> str:
+        kinds = {is_classifier(model) for model in models}
+        if len(kinds) > 1:
+            raise ValueError(
+                "param_grid has classifiers and regressors, expected one of the two"
+            )
+        mine, other = ("accuracy", "r2") if kinds.pop() else ("r2", "accuracy")
+        if self.scoring == other:
+            raise ValueError(
+                f"scoring == {other!r} with {self.estimator!r}, expected {mine!r} or "
+                f"'neg_loss'"
+            )
+        return mine if self.scoring is None else self.scoring
+
+    @property
+    def classes_(self):
+        """Labels that the best estimator knows."""
+        return self._best("classes_").classes_
+
+    @property
+    def n_features_in_(self):
+        """Number of columns that the best estimator was fitted on."""
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no n_features_in_ yet")
+        return self.best_estimator_.n_features_in_
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X, clients=None):
+        """Score rows by the best estimator; arguments as its own."""
+        return self._ask("decision_function", X, clients)
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X, clients=None):
+        """Give probabilities by the best estimator; arguments as its own."""
+        return self._ask("predict_proba", X, clients)
+
+    def predict(self, X, clients=None):
+        """Predict by the best estimator; arguments as its own."""
+        return self._ask("predict", X, clients)
+
+    def score(self, X, y, clients=None, sample_weight=None):
+        """Return the accuracy or R^2 of the best estimator, whatever `scoring` is."""
+        own = {} if clients is None else {"clients": clients}
+        best = self._best("score")
+        return best.score(X, y, sample_weight=sample_weight, **own)
+
+    def _ask(self, name: str, X: Any, clients: Any) -> Any:
+        own = {} if clients is None else {"clients": clients}
+        return getattr(self._best(name), name)(X, **own)
+
+    def _best(self, name: str) -> Any:
+        check_is_fitted(self, "cv_results_")
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError(
+                f"{name} needs the best estimator, fitted to all rows: expected "
+                f"refit=True"
+            )
+        return self.best_estimator_
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "cv_results_")
+
+    def __sklearn_tags__(self):
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = own.estimator_type
+        tags.classifier_tags, tags.regressor_tags = (
+            own.classifier_tags,
+            own.regressor_tags,
+        )
+        tags.target_tags, tags.input_tags = own.target_tags, own.input_tags
+        return tags
+
+
+class _Printer:
+    """Prints a line when a fit begins."""
+
+    def __init__(self, params: list[dict[str, Any]]):
+        self._params, self._last = params, None
+
+    def __call__(self, round: int, figures: dict[str, float]) -> None:
+        fit = int(figures["candidate"]), int(figures["fold"])
+        if fit != self._last:
+            self._last = fit
+            print(f"[fedcore] round {round}, fold {fit[1]}: {self._params[fit[0]]}")
+
+
+def _table(
+    params: list[dict[str, Any]],
+    figures: np.ndarray,
+    scoring: str,
+    history: dict[str, np.ndarray],
+) -> dict[str, Any]:
+    """Lay the results out as GridSearchCV does."""
+    n = len(params)
+    candidate = history["candidate"].astype(int)
+    n_folds = figures.shape[1]
+
+    def total(cost: np.ndarray) -> np.ndarray:
+        return np.bincount(candidate, cost, n)
+
+    seconds = total(np.diff(history["time"], prepend=0.0))
+    results: dict[str, Any] = {"mean_fit_time": seconds / n_folds}
+    for name in sorted(set().union(*params)):
+        column = np.ma.masked_all(n, object)
+        for place, own in enumerate(params):
+            if name in own:
+                column[place] = own[name]
+        results[f"param_{name}"] = column
+    results["params"] = params
+    folds = merge(figures, axis=2)
+    by_fold, weight = score(folds, scoring), folds[0, :, WEIGHT]
+    for f in range(n_folds):
+        results[f"split{f}_test_score"] = by_fold[:, f]
+    mean = mean_scores(figures, scoring)
+    apart = (by_fold - mean[:, None]) ** 2
+    results["mean_test_score"] = mean
+    results["std_test_score"] = np.sqrt(np.average(apart, axis=1, weights=weight))
+    results["rank_test_score"] = rankdata(-mean, method="min").astype(np.int32)
+    own = score(merge(figures, axis=1), scoring)
+    results["worst_client_test_score"] = np.nanmin(own, axis=1)
+    results["mean_fit_rounds"] = total(np.ones(len(candidate))) / n_folds
+    for name in ("bytes_up", "bytes_down"):
+        results[name] = total(history[name]).astype(np.int64)
+    return results

@@ -23,9 +23,10 @@ def model_message(coef: np.ndarray, intercept: np.ndarray) -> dict[str, Any]:
     return {"index": index, "value": flat[index], "intercept": intercept}
 
 
-def message_scores(rows: Cohort, message: dict) -> np.ndarray:
-    """Score rows (n, C) by the model of a message."""
+def message_scores(cohort: Cohort, message: dict) -> np.ndarray:
+    """Score the held-out rows (n, C) by the model of a message."""
+    X = cohort.held_out.X
     intercept = np.asarray(message["intercept"])
-    coef = np.zeros((len(intercept), rows.X.shape[1]))
+    coef = np.zeros((len(intercept), X.shape[1]))
     coef.reshape(-1)[message["index"]] = message["value"]
-    return linear_scores(rows.X, coef, intercept)
+    return linear_scores(X, coef, intercept)

@@ -155,9 +155,11 @@ class IHT:
         """Step or measure; see `participant`."""
         return participant.update(cohort, cs, self, message, active, key)
 
-    def scores(self, rows: Cohort, message: dict, personal: dict) -> np.ndarray:
-        """Score rows (n, C) by the model."""
-        return held_out.message_scores(rows, message)
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score the held-out rows (n, C) by the model."""
+        return held_out.message_scores(cohort, message)
 
     def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Loss (n,) of rows."""

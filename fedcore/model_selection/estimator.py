@@ -19,6 +19,7 @@ from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
 from .figures import SCORINGS, WEIGHT, merge, score
+from .plan import call, check_plannable, last_step, plan
 from .protocol import Search, mean_scores
 
 NOT_TUNED = ("client_column", "engine", "n_jobs", "random_state", "verbose")
@@ -47,7 +48,8 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : estimator
         `FedMTLSVC`, `FedMTLSVR`, `FedIterHT`, `FedHT`, `DistributedIHT` or
-        `FedBestSubset`.
+        `FedBestSubset`; or a Pipeline of `FedStandardScaler` and one of them, which
+        scales by the moments of what a fold leaves.
     param_grid : dict or list of dicts
         Values to try by parameter, as for `GridSearchCV`.
     cv : int or float, default=5
@@ -171,7 +173,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         models = [clone(self.estimator).set_params(**p) for p in params]
         scoring = self._scoring(models)
         data = X, y, clients, sample_weight
-        (first, cohort, ids), *others = (m._plan(engine, *data) for m in models)
+        (first, cohort, ids), *others = (plan(m, engine, *data) for m in models)
         search = Search(
             candidates=(first, *(plan[0] for plan in others)),
             cv=int(self.cv) if isinstance(self.cv, Integral) else float(self.cv),
@@ -184,7 +186,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
                 search,
                 engine,
                 cohort,
-                seed=seed_of(getattr(self.estimator, "random_state", None)),
+                seed=seed_of(last_step(self.estimator).random_state),
                 n_jobs=self.n_jobs,
                 on_round=_Printer(params) if self.verbose else None,
             )
@@ -198,8 +200,9 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         index = int(np.argmax(results["mean_test_score"]))
         best = None
         if self.refit:
-            best = models[index].set_params(engine=engine, n_jobs=self.n_jobs)
-            best.fit(*data)
+            best = models[index]
+            last_step(best).set_params(engine=engine, n_jobs=self.n_jobs)
+            call(best, "fit", X, y, clients=clients, sample_weight=sample_weight)
 
         names, by_name = sorted_names(ids)
         own = score(merge(figures, axis=1), scoring)
@@ -217,11 +220,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        if not hasattr(self.estimator, "_plan"):
-            raise TypeError(
-                f"estimator is a {type(self.estimator).__name__}, expected an "
-                f"estimator of fedcore such as FedMTLSVC"
-            )
+        check_plannable(self.estimator)
         if isinstance(self.cv, Integral) and not isinstance(self.cv, bool):
             check_scalar(self.cv, "cv", Integral, min_val=2)
         else:
@@ -237,7 +236,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _candidates(self) -> list[dict[str, Any]]:
         params = list(ParameterGrid(self.param_grid))
         for name in params[0].keys() | set().union(*params):
-            if name in NOT_TUNED:
+            if name.rpartition("__")[2] in NOT_TUNED:
                 raise ValueError(
                     f"param_grid has {name!r}, which is no parameter of the model; set "
                     f"it in the estimator"
@@ -247,7 +246,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _engine(self) -> Any:
         engine = self.engine
         if engine is None:
-            engine = getattr(self.estimator, "engine", None)
+            engine = last_step(self.estimator).engine
         return LocalEngine() if engine is None else engine
 
     def _scoring(self, models: list[Any]) -> str:
@@ -292,13 +291,11 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def score(self, X, y, clients=None, sample_weight=None):
         """Return the accuracy or R^2 of the best estimator, whatever `scoring` is."""
-        own = {} if clients is None else {"clients": clients}
-        best = self._best("score")
-        return best.score(X, y, sample_weight=sample_weight, **own)
+        known = {"clients": clients, "sample_weight": sample_weight}
+        return call(self._best("score"), "score", X, y, **known)
 
     def _ask(self, name: str, X: Any, clients: Any) -> Any:
-        own = {} if clients is None else {"clients": clients}
-        return getattr(self._best(name), name)(X, **own)
+        return call(self._best(name), name, X, clients=clients)
 
     def _best(self, name: str) -> Any:
         check_is_fitted(self, "cv_results_")

@@ -29,8 +29,10 @@ class Scorable(Algorithm, Protocol):
     def final(self, state: State) -> dict[str, Any]:
         """Give the shared model of a finished run as a message."""
 
-    def scores(self, rows: Cohort, message: dict, personal: dict) -> np.ndarray:
-        """Score rows (n, C) by what `final` and `personal` gave."""
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score `cohort.held_out` (n, C) by what `final` and `personal` gave."""
 
     def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Loss (n,) of rows with these scores and targets, or codes of labels."""
@@ -286,7 +288,7 @@ class Search:
         if held.classes is not None:
             agreement = cs["agreement"][cs["fit"][0]][cs["fit"][1]]
             target = codes_of(held, agreement["classes"])
-        scores = method.scores(held, message, personal)
+        scores = method.scores(rows, inner, message, personal)
         figures = client_figures(held, scores, target, method.losses(scores, target))
         return {"figures": figures[active]}
 

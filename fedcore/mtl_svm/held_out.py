@@ -12,9 +12,9 @@ from .._client_scores import client_scores
 from ..federation.contract import Cohort
 
 
-def model_scores(rows: Cohort, w: np.ndarray, v: Any, bias: float) -> np.ndarray:
-    """Score rows (n, C) by w (C, length) and each client's own v_k."""
-    K = rows.n_clients
+def model_scores(cohort: Cohort, w: np.ndarray, v: Any, bias: float) -> np.ndarray:
+    """Score the held-out rows (n, C) by w (C, length) and each client's own v_k."""
+    K, rows = cohort.n_clients, cohort.held_out
     w, b, v, c = split_models(w, v, bias, K)
     model = SimpleNamespace(
         coef_=w,

@@ -327,10 +327,12 @@ class MTLSVM:
         """Score the held-out rows; see `stopping`."""
         return stopping.evaluate(cohort, cs, message, self.bias)
 
-    def scores(self, rows: Cohort, message: dict, personal: dict) -> np.ndarray:
-        """Score rows (n, C) by w and the clients' own v_k."""
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score the held-out rows (n, C) by w and the clients' own v_k."""
         w = np.asarray(message["w"])
-        return held_out.model_scores(rows, w, personal["v"], self.bias)
+        return held_out.model_scores(cohort, w, personal["v"], self.bias)
 
     def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Loss (n,) of rows, without C1 and weights."""

@@ -116,7 +116,7 @@ def evaluate(cohort: Cohort, cs: participant.Clients, message: dict, bias: float
         cs.best = cs.tried
     cs.tried = participant.settled(cs, message["step"])
     v = participant.personal_models(cs, cs.tried)
-    scores = model_scores(held, np.asarray(message["w"]), v, bias)
+    scores = model_scores(cohort, np.asarray(message["w"]), v, bias)
     weight = np.ones(len(scores))
     if held.sample_weight is not None:
         weight = held.sample_weight

@@ -24,7 +24,7 @@ from .._rows import (
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
-from .moments import chunks, scale_of
+from .moments import scale_of, scale_rows
 from .protocol import Moments
 
 SCOPES = ("federation", "client")
@@ -307,49 +307,3 @@ class FedStandardScaler(
         tags.input_tags.sparse = not self.with_mean
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def scale_rows(
-    X: Any,
-    owners: np.ndarray | None,
-    mean: np.ndarray | None,
-    scale: np.ndarray | None,
-    inverse: bool = False,
-    in_place: bool = False,
-) -> Any:
-    """Subtract means and divide by scales, or the inverse, in double precision.
-
-    Parameters
-    ----------
-    X : C-contiguous array or CSR of shape (n, d)
-    owners : (n,) or None
-        Which row of `mean` and `scale` is for a row of X, if these are tables.
-    mean, scale : (d,) or (K, d), or None for none
-        A CSR matrix takes no mean.
-    """
-    if sparse.issparse(X):
-        out = X if in_place else X.copy()
-        if scale is None:
-            return out
-        factor = scale if inverse else 1 / scale
-        if owners is None:
-            out.data *= factor[out.indices]
-        else:
-            owner = np.repeat(owners, np.diff(out.indptr))
-            out.data *= factor[owner, out.indices]
-        return out
-    out = X if in_place and X.flags.writeable else np.empty_like(X)
-    for begin, end in chunks(*X.shape):
-        values = X[begin:end].astype(np.float64)
-        m, q = (
-            table if table is None or owners is None else table[owners[begin:end]]
-            for table in (mean, scale)
-        )
-        if inverse and q is not None:
-            values *= q
-        if m is not None:
-            values += m if inverse else -m
-        if not inverse and q is not None:
-            values /= q
-        out[begin:end] = values
-    return out

@@ -30,6 +30,13 @@ class Moments:
     centre: bool = True
     spread: bool = True
 
+    @property
+    def n_rounds(self) -> int:
+        """Rounds that the fit takes."""
+        if not self.shared:
+            return 0
+        return 2 if self.centre or self.spread else 1
+
     # the coordinator
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
@@ -57,14 +64,14 @@ class Moments:
         """Ask for sums about the shift."""
         d = len(state["shift"])
         reply = {"count": Sum((d,)), "total": Sum((d,))}
-        if self.spread and state["round"] == 2:
+        if self.spread and state["round"] == 2:  # about the means alone
             reply["square"] = Sum((d,))
         message = {"shift": state["shift"], "squares": "square" in reply}
         return Request(all=message, reply=reply, everyone=True)
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Move the shift to the mean; after the second round, stop."""
-        if state["round"] == 2 or not (self.centre or self.spread):
+        if state["round"] == self.n_rounds:
             return state | reply | {"done": True}
         count = reply["count"]
         near = reply["total"] / np.where(count > 0, count, 1)

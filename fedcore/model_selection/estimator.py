@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from numbers import Integral
 from typing import Any
 
@@ -201,7 +202,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         best = None
         if self.refit:
             best = models[index]
-            last_step(best).set_params(engine=engine, n_jobs=self.n_jobs)
+            last_step(best).set_params(engine=_without_file(engine), n_jobs=self.n_jobs)
             call(best, "fit", X, y, clients=clients, sample_weight=sample_weight)
 
         names, by_name = sorted_names(ids)
@@ -318,6 +319,15 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
         tags.target_tags, tags.input_tags = own.target_tags, own.input_tags
         return tags
+
+
+def _without_file(engine: Any) -> Any:
+    """Give an engine that leaves the checkpoint to the search."""
+    if getattr(engine, "checkpoint", None) is None:
+        return engine
+    engine = copy(engine)
+    engine.checkpoint, engine.resume = None, False
+    return engine
 
 
 class _Printer:

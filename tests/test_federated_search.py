@@ -370,6 +370,18 @@ def test_search_inside_of_scikit_learn():
         assert pipe.predict(X, clients=clients).shape == y.shape
 
 
+def test_an_engine_that_samples_still_scores_everybody():
+    X, y, clients = rows()
+    model = FedMTLSVC(aggregation="line_search", max_rounds=8, random_state=0)
+    engine = LocalEngine(client_fraction=0.4)
+    search = FederatedSearchCV(model, {"C1": [0.1]}, cv=2, engine=engine)
+    search.fit(X, y, clients)
+    assert search.best_estimator_.engine is engine
+    assert np.isfinite(search.client_scores_).all()
+    assert search.history_["n_active"].min() == 2
+    assert (search.history_["n_exchanges"] >= 1).all()
+
+
 def test_verbose_prints_a_line_a_fit(capsys):
     X, y, clients = rows()
     model = FedMTLSVC(random_state=0)

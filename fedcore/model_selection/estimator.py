@@ -23,6 +23,7 @@ from .figures import SCORINGS, WEIGHT, merge, score
 from .plan import call, check_plannable, last_step, plan
 from .protocol import Search, mean_scores
 
+OF_BEST = ("classes_", "n_features_in_", "feature_names_in_")
 NOT_TUNED = ("client_column", "engine", "n_jobs", "random_state", "verbose")
 
 
@@ -97,7 +98,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
     history_ : dict of ndarray
         One entry a round of the search, as of the estimator, with candidate and fold.
     classes_, n_features_in_, feature_names_in_
-        Of `best_estimator_`.
+        Those of `best_estimator_`, where it has them.
 
     Notes
     -----
@@ -173,10 +174,12 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         engine = self._engine()
         models = [clone(self.estimator).set_params(**p) for p in params]
         scoring = self._scoring(models)
-        data = X, y, clients, sample_weight
-        (first, cohort, ids), *others = (plan(m, engine, *data) for m in models)
+        methods = []
+        for model in models:  # of all the copies of the rows one is kept
+            method, cohort, ids = plan(model, engine, X, y, clients, sample_weight)
+            methods.append(method)
         search = Search(
-            candidates=(first, *(plan[0] for plan in others)),
+            candidates=tuple(methods),
             cv=int(self.cv) if isinstance(self.cv, Integral) else float(self.cv),
             scoring=scoring,
             refit=False,
@@ -215,9 +218,13 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.n_splits_ = search.n_folds
         self.n_rounds_ = int(history["round"][-1])
         self.history_ = history
-        vars(self).pop("best_estimator_", None)
+        for name in ("best_estimator_", *OF_BEST):
+            vars(self).pop(name, None)
         if best is not None:
             self.best_estimator_ = best
+            for name in OF_BEST:
+                if hasattr(best, name):
+                    setattr(self, name, getattr(best, name))
         return self
 
     def _check_parameters(self) -> None:
@@ -263,18 +270,6 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"'neg_loss'"
             )
         return mine if self.scoring is None else self.scoring
-
-    @property
-    def classes_(self):
-        """Labels that the best estimator knows."""
-        return self._best("classes_").classes_
-
-    @property
-    def n_features_in_(self):
-        """Number of columns that the best estimator was fitted on."""
-        if not hasattr(self, "best_estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no n_features_in_ yet")
-        return self.best_estimator_.n_features_in_
 
     @available_if(_best_has("decision_function"))
     def decision_function(self, X, clients=None):

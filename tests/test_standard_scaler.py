@@ -230,6 +230,47 @@ def test_unknown_clients_get_the_moments_of_the_federation_if_so_wished():
     assert_array_equal(Z[clients == "a"], all_rows.transform(X)[clients == "a"])
 
 
+@SCOPES
+def test_sites_apart_make_the_scaler_that_they_make_together(scope):
+    X, clients = rows()
+    scaler = FedStandardScaler(scope, handle_unknown="shared")
+    together = clone(scaler).fit(X, clients=clients)
+    method = scaler._deployed_algorithm(LocalEngine())
+    sites = [np.isin(clients, list(names)) for names in ("fga", "b", "ecd")]
+    cohorts = [scaler._deployed_cohort(X[s], None, clients[s]) for s in sites]
+    hellos = [method.hello(cohort) for cohort, _ in cohorts]
+    state, agreement = method.start(hellos, (0, 0))
+    kept = [method.join(cohort, agreement) for cohort, _ in cohorts]
+    while not state["done"]:
+        request = method.broadcast(state, (0, 1))
+        replies = [
+            method.update(cohort, cs, request.all, np.arange(cohort.n_clients), (0, 1))
+            for (cohort, _), cs in zip(cohorts, kept, strict=True)
+        ]
+        reply = {name: sum(r[name] for r in replies) for name in request.reply}
+        state = method.combine(state, reply, np.ones(7, bool), (0, 1))
+
+    def result(personal, names):
+        return scaler._deployed_result(
+            method, state, personal, names, {"round": [1]}, agreement
+        )
+
+    shared = result(None, together.clients_)
+    assert_allclose(shared.mean_, together.mean_, rtol=1e-13, atol=1e-15)
+    everywhere = FedStandardScaler().fit(X, clients=clients).transform(X)
+    if scope == "client":
+        Z = shared.transform(X, clients)
+        assert_allclose(Z, everywhere, rtol=1e-10, atol=1e-12)
+    for site, (cohort, names), cs in zip(sites, cohorts, kept, strict=True):
+        assert list(names) == sorted(set(clients[site]))
+        own = result(method.personal(cohort, cs, {}), names)
+        Z, expected = (
+            own.transform(X[site], clients[site]),
+            together.transform(X, clients),
+        )
+        assert_allclose(Z, expected[site], rtol=1e-10, atol=1e-12)
+
+
 # Manners.
 
 

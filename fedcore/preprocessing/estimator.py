@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._client_column import check_client_column, put_client_column
 from .._client_rows import ClientRows
-from .._clients import client_ids, cohort_of, group_by_client
+from .._clients import by_name, client_ids, cohort_of, group_by_client
 from .._estimators import check_choice, check_engine, sorted_names
 from .._rows import (
     ROWS,
@@ -162,13 +167,10 @@ class FedStandardScaler(
             was.
         """
         self._check_parameters()
-        rows, clients = self._split(X, clients)
-        rows = check_array(rows, estimator=self, input_name="X", **self._form)
-        self._check_sparse(rows)
+        rows, groups = self._checked(X, clients)
         n = rows.shape[0]
-        groups = group_by_client(client_ids(clients, n, self._ids_name()))
         weight = check_sample_weight(sample_weight, n)
-        cohort = cohort_of(kernel_rows(rows), np.zeros(n), weight, groups)
+        cohort = cohort_of(rows, np.zeros(n), weight, groups)
         engine = LocalEngine() if self.engine is None else self.engine
         algorithm = self._moments()
         try:
@@ -177,13 +179,45 @@ class FedStandardScaler(
             raise ValueError(f"{TOO_LARGE} ({error})") from error
         if np.isinf(outcome.personal.get("var", 0)).any():
             raise ValueError(TOO_LARGE)
-        names, by_name = sorted_names(groups.names)
-
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
-        self.clients_ = names
-        counts_rows = sample_weight is None
-        self._set_moments(algorithm, outcome, by_name, counts_rows)
+        self.clients_, order = sorted_names(groups.names)
+        own = outcome.personal
+        if order is not None:
+            own = {name: part[order] for name, part in own.items()}
+        self._set_moments(algorithm, outcome.state, own, sample_weight is None)
+        self._set_history(outcome.history)
         return self
+
+    def _checked(self, X, clients):
+        """Check the rows; give them and whose they are."""
+        rows, clients = self._split(X, clients)
+        rows = check_array(rows, estimator=self, input_name="X", **self._form)
+        self._check_sparse(rows)
+        ids = client_ids(clients, rows.shape[0], self._ids_name())
+        return kernel_rows(rows), group_by_client(ids)
+
+    def _deployed_algorithm(self, engine):
+        """Choose the method from parameters alone."""
+        self._check_parameters()
+        return self._moments()
+
+    def _deployed_cohort(self, X, y, clients):
+        """Check a site's rows; lay them out by the sorted names of its clients."""
+        self._check_parameters()
+        rows, groups = self._checked(X, clients)
+        groups = by_name(groups)
+        return cohort_of(rows, np.zeros(rows.shape[0]), None, groups), groups.names
+
+    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+        """Make a fitted copy; without `personal`, of the shared moments alone."""
+        fitted, d = clone(self), int(agreement["n_features"])
+        fitted.n_features_in_ = d + (self.client_column is not None)
+        fitted.clients_ = names if personal is not None else names[:0]
+        if personal is None:
+            personal = dict.fromkeys(("mean", "var", "count"), np.empty((0, d)))
+        fitted._set_moments(algorithm, state, personal, counts_rows=True)
+        fitted._set_history(history)
+        return fitted
 
     def _check_parameters(self) -> None:
         check_choice("scope", self.scope, SCOPES)
@@ -210,11 +244,11 @@ class FedStandardScaler(
             spread=bool(self.with_std),
         )
 
-    def _set_moments(self, algorithm, outcome, by_name, counts_rows) -> None:
+    def _set_moments(self, algorithm, state, own, counts_rows) -> None:
         wanted = self.with_mean or self.with_std
         self.mean_ = self.var_ = self.scale_ = self.n_samples_seen_ = None
         if algorithm.shared:
-            mean, var, count = algorithm.result(outcome.state)
+            mean, var, count = algorithm.result(state)
             seen = count.astype(np.int64) if counts_rows else count
             if len(seen) and (seen == seen[0]).all():
                 seen = seen[0]
@@ -225,13 +259,13 @@ class FedStandardScaler(
         for name in ("client_mean_", "client_var_", "client_scale_"):
             vars(self).pop(name, None)
         if algorithm.own:
-            order = slice(None) if by_name is None else by_name
-            own = {name: part[order] for name, part in outcome.personal.items()}
             self.client_mean_ = own["mean"] if wanted else None
             self.client_var_ = own["var"] if self.with_std else None
             self.client_scale_ = scale_of(**own) if self.with_std else None
-        self.history_ = outcome.history
-        self.n_rounds_ = len(outcome.history["round"])
+
+    def _set_history(self, history) -> None:
+        self.history_ = history
+        self.n_rounds_ = len(history["round"])
 
     def fit_transform(self, X, y=None, clients=None, sample_weight=None):
         """Fit, then transform the same rows; arguments as `fit`.

@@ -27,6 +27,7 @@ from fedcore import (
 )
 from fedcore._clients import cohort_of, group_by_client
 from fedcore._estimators import seed_of
+from fedcore.federation.local import LocalRun
 from fedcore.model_selection.folds import cut
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -67,15 +68,15 @@ def rows(kind="classes", n=180, d=8, seed=0):
     return X, value.argmax(axis=1), clients
 
 
-def folds_of(y, clients, cv, seed, regression=False):
+def folds_of(X, y, clients, cv, seed, regression=False):
     """Folds by row, as the search cuts them."""
     classes, code = np.unique(y, return_inverse=True)
     groups = group_by_client(clients)
-    rows = np.arange(len(y), dtype=float)[:, None]
-    y, classes = (np.zeros(len(y)), None) if regression else (code, classes)
-    cohort = cohort_of(rows, y, None, groups, classes)
+    y, classes = (y, None) if regression else (code.astype(np.int32), classes)
     fold = np.empty(len(y), int)
-    fold[cohort.X[:, 0].astype(int)] = cut(cohort, cv, seed_of(seed))
+    place = slice(None) if groups.order is None else groups.order
+    cohort = cohort_of(X, y, None, groups, classes)
+    fold[place] = cut(cohort, cv, seed_of(seed))
     return fold
 
 
@@ -88,8 +89,9 @@ def test_each_fold_has_its_share_of_each_client_and_label(cv, seed):
     rng = np.random.default_rng(seed)
     clients = np.repeat(np.arange(40), rng.integers(1, 50, 40))
     y = rng.integers(3, size=len(clients))
-    fold = folds_of(y, clients, cv, seed)
-    assert_array_equal(fold, folds_of(y, clients, cv, seed))
+    X = rng.normal(size=(len(y), 2))
+    fold = folds_of(X, y, clients, cv, seed)
+    assert_array_equal(fold, folds_of(X, y, clients, cv, seed))
     n_folds, share = (cv, 1 / cv) if isinstance(cv, int) else (1, cv)
     assert fold.min() >= -1 and fold.max() < n_folds
     for k in range(40):
@@ -107,19 +109,16 @@ def test_each_fold_has_its_share_of_each_client_and_label(cv, seed):
 
 
 def test_a_client_cuts_the_same_folds_alone_as_among_others():
-    _, y, clients = rows()
-    order = np.argsort(clients, kind="stable")
-    y, clients = np.unique(y[order], return_inverse=True)[1], clients[order]
-    whole = cohort_of(
-        np.zeros((len(y), 1)), y, None, group_by_client(clients), np.array([0, 1])
-    )
+    X, y, clients = rows()
+    y = np.unique(y, return_inverse=True)[1].astype(np.int32)
+    whole = cohort_of(X, y, None, group_by_client(clients), np.array([0, 1]))
     fold = cut(whole, 4, 17)
     for k in range(whole.n_clients):
         own = slice(whole.offsets[k], whole.offsets[k + 1])
         alone = type(whole)(
-            *(whole.X[own], y[own], None, whole.offsets[k : k + 2] - own.start),
-            classes=whole.classes,
-            first=k,
+            *(whole.X[own], whole.y[own] + np.int32(3), None),
+            *(whole.offsets[k : k + 2] - own.start, np.arange(5)),
+            first=k + 5,
         )
         assert_array_equal(cut(alone, 4, 17), fold[own])
 
@@ -169,7 +168,7 @@ def test_scores_are_those_of_a_hand_written_loop(estimator, grid, kind, cv):
         estimator = clone(estimator).set_params(random_state=3)
     search = FederatedSearchCV(estimator, grid, cv=cv, random_state=1)
     search.fit(X, y, clients)
-    fold = folds_of(y, clients, cv, 1, kind == "numbers")
+    fold = folds_of(X, y, clients, cv, 1, kind == "numbers")
     mean = []
     for place, params in enumerate(ParameterGrid(grid)):
         scores, weights, told = [], [], np.full(len(y), None)
@@ -223,7 +222,7 @@ def test_a_scaler_sees_what_a_fold_leaves_and_no_more(scope, where):
     else:
         search.fit(X, y, clients)
         predicted = search.predict(X, clients)
-    fold = folds_of(y, clients, 3, 1)
+    fold = folds_of(X, y, clients, 3, 1)
     for place, params in enumerate(search.cv_results_["params"]):
         scaler = FedStandardScaler(
             scope, with_mean=params["fedstandardscaler__with_mean"]
@@ -253,7 +252,7 @@ def test_weights_count_in_fits_and_scores():
     model = FedMTLSVC(random_state=0, engine=LocalEngine())
     search = FederatedSearchCV(model, {"C1": [0.01, 0.3]}, cv=2, random_state=1)
     search.fit(X, y, clients, weight)
-    fold = folds_of(y, clients, 2, 1)
+    fold = folds_of(X, y, clients, 2, 1)
     for place, C1 in enumerate([0.01, 0.3]):
         for f in range(2):
             held = fold == f
@@ -270,7 +269,7 @@ def test_the_loss_is_that_of_the_estimator():
     model = FedIterHT(loss="logistic", max_rounds=9, random_state=0)
     search = FederatedSearchCV(model, grid, cv=2, scoring="neg_loss", random_state=1)
     search.fit(X, y, clients)
-    fold = folds_of(y, clients, 2, 1)
+    fold = folds_of(X, y, clients, 2, 1)
     for place, tau in enumerate(grid["n_nonzero_coefs"]):
         for f in range(2):
             held = fold == f
@@ -284,7 +283,7 @@ def test_the_loss_is_that_of_the_estimator():
     hinge = FederatedSearchCV(
         FedMTLSVC(0.1, random_state=0), {}, cv=0.5, scoring="neg_loss", random_state=1
     ).fit(X, y, clients)
-    held = folds_of(y, clients, 0.5, 1) == 0
+    held = folds_of(X, y, clients, 0.5, 1) == 0
     plain = FedMTLSVC(0.1, random_state=0, engine=LocalEngine())
     plain.fit(X[~held], y[~held], clients[~held])
     margin = plain.decision_function(X[held], clients[held])
@@ -382,6 +381,39 @@ def test_an_engine_that_samples_still_scores_everybody():
     assert (search.history_["n_exchanges"] >= 1).all()
 
 
+class Silent(LocalRun):
+    """The first client never tells what it held out."""
+
+    def exchange(self, request, key):
+        answer = super().exchange(request, key)
+        if request.evaluate:
+            answer.reply["figures"][0] = np.nan
+            answer.who[0] = False
+        return answer
+
+
+class SilentEngine(LocalEngine):
+    def open(self, algorithm, cohort, seed, n_jobs):
+        link = super().open(algorithm, cohort, seed, n_jobs)
+        link.__class__ = Silent
+        return link
+
+
+def test_silent_clients_have_no_say():
+    X, y, clients = rows()
+    grid, options = {"C1": [0.01, 0.3]}, {"cv": 2, "random_state": 0, "refit": False}
+    model = FedMTLSVC(random_state=0)
+    whole, other = (
+        FederatedSearchCV(model, grid, engine=engine, **options).fit(X, y, clients)
+        for engine in (LocalEngine(), SilentEngine())
+    )
+    assert np.isnan(other.client_scores_[:, 0]).all()
+    assert_array_equal(other.client_scores_[:, 1:], whole.client_scores_[:, 1:])
+    table = pd.DataFrame(other.cv_results_)
+    assert table["mean_test_score"].between(0.5, 1).all()
+    assert not table["mean_test_score"].equals(whole.cv_results_["mean_test_score"])
+
+
 def test_verbose_prints_a_line_a_fit(capsys):
     X, y, clients = rows()
     model = FedMTLSVC(random_state=0)
@@ -408,7 +440,7 @@ def test_verbose_prints_a_line_a_fit(capsys):
                 ),
                 "param_grid": {},
             },
-            "client_column=0, the model has client_column=None",
+            "FedStandardScaler has client_column=0, the model has",
         ),
         ({"estimator": FedMTLSVC(early_stopping=True)}, "early_stopping is True"),
         ({"estimator": FedMTLSVC(warm_start=True)}, "warm_start is True"),

@@ -20,8 +20,16 @@ from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
 from .figures import SCORINGS, WEIGHT, merge, score
-from .plan import call, check_plannable, last_step, plan
-from .protocol import Search, mean_scores
+from .plan import (
+    call,
+    check_plannable,
+    deployed,
+    last_step,
+    plan,
+    scaled,
+    scaler_of,
+)
+from .protocol import ALL, Search, mean_scores
 
 OF_BEST = ("classes_", "n_features_in_", "feature_names_in_")
 NOT_TUNED = ("client_column", "engine", "n_jobs", "random_state", "verbose")
@@ -169,22 +177,13 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
             If a parameter or an argument is not as described, or not fit for one of
             the candidates; the search stays as it was.
         """
-        self._check_parameters()
-        params = self._candidates()
+        params, models, scoring = self._candidates()
         engine = self._engine()
-        models = [clone(self.estimator).set_params(**p) for p in params]
-        scoring = self._scoring(models)
         methods = []
         for model in models:  # of all the copies of the rows one is kept
             method, cohort, ids = plan(model, engine, X, y, clients, sample_weight)
             methods.append(method)
-        search = Search(
-            candidates=tuple(methods),
-            cv=int(self.cv) if isinstance(self.cv, Integral) else float(self.cv),
-            scoring=scoring,
-            refit=False,
-            seed=seed_of(self.random_state),
-        )
+        search = self._search(methods, scoring, False, seed_of(self.random_state))
         try:
             outcome = run(
                 search,
@@ -208,16 +207,33 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
             last_step(best).set_params(engine=_without_file(engine), n_jobs=self.n_jobs)
             call(best, "fit", X, y, clients=clients, sample_weight=sample_weight)
 
-        names, by_name = sorted_names(ids)
+        names, order = sorted_names(ids)
         own = score(merge(figures, axis=1), scoring)
-        self.client_scores_ = own if by_name is None else own[:, by_name]
+        self.client_scores_ = own if order is None else own[:, order]
         self.clients_ = names
+        self._set_results(results, params, history, search.n_folds)
+        self._set_best(best)
+        return self
+
+    def _search(self, methods, scoring, refit, seed) -> Search:
+        return Search(
+            candidates=tuple(methods),
+            cv=int(self.cv) if isinstance(self.cv, Integral) else float(self.cv),
+            scoring=scoring,
+            refit=bool(refit),
+            seed=seed,
+        )
+
+    def _set_results(self, results, params, history, n_folds) -> None:
+        index = int(np.argmax(results["mean_test_score"]))
         self.cv_results_ = results
         self.best_index_, self.best_params_ = index, params[index]
         self.best_score_ = float(results["mean_test_score"][index])
-        self.n_splits_ = search.n_folds
-        self.n_rounds_ = int(history["round"][-1])
+        self.n_splits_ = n_folds
+        self.n_rounds_ = len(history["round"])
         self.history_ = history
+
+    def _set_best(self, best) -> None:
         for name in ("best_estimator_", *OF_BEST):
             vars(self).pop(name, None)
         if best is not None:
@@ -225,7 +241,51 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
             for name in OF_BEST:
                 if hasattr(best, name):
                     setattr(self, name, getattr(best, name))
-        return self
+
+    def _deployed_algorithm(self, engine):
+        """Choose the method from parameters alone; the best is fitted in the same run.
+
+        Every message asks anew, and must get the same folds.
+        """
+        _, models, scoring = self._candidates()
+        methods = [
+            scaled(model, last_step(model)._deployed_algorithm(engine))
+            for model in models
+        ]
+        fixed = isinstance(self.random_state, Integral)
+        seed = seed_of(self.random_state if fixed else 0)
+        return self._search(methods, scoring, self.refit, seed)
+
+    def _deployed_cohort(self, X, y, clients):
+        """Check a site's rows; lay them out by the sorted names of its clients."""
+        cohort, names = last_step(self.estimator)._deployed_cohort(X, y, clients)
+        scaler = scaler_of(self.estimator)
+        if scaler is not None:
+            scaler._check_sparse(cohort.X)
+        return cohort, names
+
+    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+        """Make a fitted copy; without `personal`, of the best shared model alone."""
+        fitted = clone(self)
+        params, models, scoring = fitted._candidates()
+        is_search = history["fold"] != ALL
+        searched = {name: column[is_search] for name, column in history.items()}
+        results = _table(params, state["figures"], scoring, searched)
+        fitted._set_results(results, params, searched, algorithm.n_folds)
+        fitted.clients_ = names
+        if personal is None:  # a site keeps to itself
+            fitted.client_scores_ = score(merge(state["figures"], axis=1), scoring)
+        best = None
+        if self.refit:
+            index = fitted.best_index_
+            last = {name: column[~is_search] for name, column in history.items()}
+            last["round"] = last["round"] - fitted.n_rounds_
+            best = deployed(
+                *(models[index], algorithm.candidates[index], state["inner"]),
+                *(personal, names, last, agreement["candidates"][index][ALL]),
+            )
+        fitted._set_best(best)
+        return fitted
 
     def _check_parameters(self) -> None:
         check_plannable(self.estimator)
@@ -241,15 +301,18 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         check_n_jobs(self.n_jobs)
         check_scalar(self.verbose, "verbose", Integral, min_val=0)
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> tuple[list[dict[str, Any]], list[Any], str]:
+        """Check the parameters; give the candidates', their models and the scoring."""
+        self._check_parameters()
         params = list(ParameterGrid(self.param_grid))
-        for name in params[0].keys() | set().union(*params):
+        for name in sorted(set().union(*params)):
             if name.rpartition("__")[2] in NOT_TUNED:
                 raise ValueError(
                     f"param_grid has {name!r}, which is no parameter of the model; set "
                     f"it in the estimator"
                 )
-        return params
+        models = [clone(self.estimator).set_params(**own) for own in params]
+        return params, models, self._scoring(models)
 
     def _engine(self) -> Any:
         engine = self.engine
@@ -362,13 +425,14 @@ def _table(
         results[f"param_{name}"] = column
     results["params"] = params
     folds = merge(figures, axis=2)
-    by_fold, weight = score(folds, scoring), folds[0, :, WEIGHT]
+    by_fold, weight = score(folds, scoring), folds[..., WEIGHT]
     for f in range(n_folds):
         results[f"split{f}_test_score"] = by_fold[:, f]
     mean = mean_scores(figures, scoring)
-    apart = (by_fold - mean[:, None]) ** 2
+    apart = np.where(weight > 0, (by_fold - mean[:, None]) ** 2, 0)
+    total_weight = np.maximum(weight.sum(axis=1), np.finfo(float).tiny)
     results["mean_test_score"] = mean
-    results["std_test_score"] = np.sqrt(np.average(apart, axis=1, weights=weight))
+    results["std_test_score"] = np.sqrt((weight * apart).sum(axis=1) / total_weight)
     results["rank_test_score"] = rankdata(-mean, method="min").astype(np.int32)
     own = score(merge(figures, axis=1), scoring)
     results["worst_client_test_score"] = np.nanmin(own, axis=1)

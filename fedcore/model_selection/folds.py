@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from numbers import Integral
+from zlib import crc32
 
 import numpy as np
+from scipy import sparse
 
 from .._kernels import _rng
 from ..federation.contract import Cohort
@@ -24,18 +26,19 @@ def cut(cohort: Cohort, cv: int | float, seed: int) -> np.ndarray:
     cv : int or float
         Number of folds; or the share of each client's rows that the only fold has.
     seed : int
-        With it and its number, a client gets the same folds wherever its rows are.
+        With it, a client gets the same folds whoever else there is: what it draws is
+        named by its own rows, not by its place among the clients.
     """
     K, sizes = cohort.n_clients, np.diff(cohort.offsets)
     n = int(cohort.offsets[-1])
     owner = np.repeat(np.arange(K), sizes)
     label = np.zeros(n, np.int32) if cohort.classes is None else cohort.y
-    draw = np.empty(n, np.int32)
+    draw, begin = np.empty(n, np.int32), np.empty(K)
     for k in range(K):
-        own = draw[cohort.offsets[k] : cohort.offsets[k + 1]]
-        _rng.permutation(seed, 0, _rng.FOLDS, cohort.first + k, own)
-    begin = np.empty(K)
-    _rng.uniform(seed, 1, _rng.FOLDS, cohort.first, begin)
+        rows = slice(cohort.offsets[k], cohort.offsets[k + 1])
+        number = _number(cohort, rows)
+        _rng.permutation(seed, 0, _rng.FOLDS, number, draw[rows])
+        _rng.uniform(seed, 1, _rng.FOLDS, number, begin[k : k + 1])
 
     order = np.lexsort((draw, label, owner))
     place = np.arange(n) - cohort.offsets[owner]
@@ -56,3 +59,14 @@ def cut(cohort: Cohort, cv: int | float, seed: int) -> np.ndarray:
     alone = np.bincount(cell, fold != fold[first][cell]) == 0
     fold[first[alone]] = -1
     return fold
+
+
+def _number(cohort: Cohort, rows: slice) -> int:
+    """Name a client by its targets and its first row, dense or sparse, in 31 bits."""
+    y = cohort.y[rows]
+    if cohort.classes is not None:  # codes depend on the labels of others
+        y = np.unique(y, return_inverse=True)[1].astype(np.int32)
+    row = cohort.X[[rows.start]]
+    row = row.toarray() if sparse.issparse(row) else row
+    row = row[0].astype(np.float64) + 0.0  # -0.0 is 0.0
+    return crc32(row, crc32(np.ascontiguousarray(y))) & 0x7FFFFFFF

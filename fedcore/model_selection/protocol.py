@@ -152,7 +152,9 @@ class Search:
         state, method = dict(state), self.candidates[state["candidate"]]
         if state["scoring"]:
             figures = state["figures"].copy()
-            figures[state["candidate"], state["fold"]] = reply["figures"]
+            # Who is silent has no rows that count.
+            told = np.where(who[:, None], reply["figures"], 0)
+            figures[state["candidate"], state["fold"]] = told
             state["figures"] = figures
             self._finish(state, key)
             return state
@@ -168,7 +170,7 @@ class Search:
         if not inner["done"]:
             state["round"] = state["offset"] + inner["round"]
         elif state["fold"] == ALL:
-            state["done"] = True
+            state |= {"done": True, "hellos": []}
         else:
             state["scoring"] = True
         return state
@@ -181,7 +183,7 @@ class Search:
             self._begin(state, key)
             state["round"] += 1
         else:
-            state["done"] = True
+            state |= {"done": True, "hellos": []}
 
     def close(self, state: State) -> Request:
         """Say the last message of the last fit, if its model is to be kept."""
@@ -310,7 +312,11 @@ def best(figures: np.ndarray, scoring: str) -> int:
 def mean_scores(figures: np.ndarray, scoring: str) -> np.ndarray:
     """Average the scores of the folds by the rows that they held out."""
     folds = merge(figures, axis=2)
-    return np.average(score(folds, scoring), axis=1, weights=folds[0, :, WEIGHT])
+    weight = folds[..., WEIGHT]
+    scores = np.where(weight > 0, score(folds, scoring), 0)
+    total = weight.sum(axis=1)
+    mean = (weight * scores).sum(axis=1) / np.where(total > 0, total, 1)
+    return np.where(total > 0, mean, -np.inf)
 
 
 def part(cohort: Cohort, folds: np.ndarray, fold: int) -> Cohort:

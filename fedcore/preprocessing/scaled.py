@@ -155,6 +155,8 @@ class Scaled:
         """Add up moments, or do the method's work on scaled rows."""
         if message["scaler_task"] == MOMENTS:
             return self.moments.update(cohort, {}, message, active, key)
+        if cs["rows"] is None:
+            raise RuntimeError("the moments of this fit have not been heard")
         return self.method.update(
             cs["rows"], cs["method"], message, active, self._key(key)
         )

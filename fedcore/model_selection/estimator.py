@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_scalar, get_tags
@@ -19,7 +18,7 @@ from .._rows import check_bool, check_n_jobs, check_real
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
-from .figures import SCORINGS, WEIGHT, merge, score
+from .figures import SCORINGS, merge, score
 from .plan import (
     call,
     check_plannable,
@@ -29,7 +28,8 @@ from .plan import (
     scaled,
     scaler_of,
 )
-from .protocol import ALL, Search, mean_scores
+from .protocol import ALL, Search
+from .table import results_table
 
 OF_BEST = ("classes_", "n_features_in_", "feature_names_in_")
 NOT_TUNED = ("client_column", "engine", "n_jobs", "random_state", "verbose")
@@ -199,7 +199,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"values out of param_grid"
             ) from error
         figures, history = outcome.state["figures"], outcome.history
-        results = _table(params, figures, scoring, history)
+        results = results_table(params, figures, scoring, history)
         index = int(np.argmax(results["mean_test_score"]))
         best = None
         if self.refit:
@@ -270,7 +270,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         params, models, scoring = fitted._candidates()
         is_search = history["fold"] != ALL
         searched = {name: column[is_search] for name, column in history.items()}
-        results = _table(params, state["figures"], scoring, searched)
+        results = results_table(params, state["figures"], scoring, searched)
         fitted._set_results(results, params, searched, algorithm.n_folds)
         fitted.clients_ = names
         if personal is None:  # a site keeps to itself
@@ -399,44 +399,3 @@ class _Printer:
         if fit != self._last:
             self._last = fit
             print(f"[fedcore] round {round}, fold {fit[1]}: {self._params[fit[0]]}")
-
-
-def _table(
-    params: list[dict[str, Any]],
-    figures: np.ndarray,
-    scoring: str,
-    history: dict[str, np.ndarray],
-) -> dict[str, Any]:
-    """Lay the results out as GridSearchCV does."""
-    n = len(params)
-    candidate = history["candidate"].astype(int)
-    n_folds = figures.shape[1]
-
-    def total(cost: np.ndarray) -> np.ndarray:
-        return np.bincount(candidate, cost, n)
-
-    seconds = total(np.diff(history["time"], prepend=0.0))
-    results: dict[str, Any] = {"mean_fit_time": seconds / n_folds}
-    for name in sorted(set().union(*params)):
-        column = np.ma.masked_all(n, object)
-        for place, own in enumerate(params):
-            if name in own:
-                column[place] = own[name]
-        results[f"param_{name}"] = column
-    results["params"] = params
-    folds = merge(figures, axis=2)
-    by_fold, weight = score(folds, scoring), folds[..., WEIGHT]
-    for f in range(n_folds):
-        results[f"split{f}_test_score"] = by_fold[:, f]
-    mean = mean_scores(figures, scoring)
-    apart = np.where(weight > 0, (by_fold - mean[:, None]) ** 2, 0)
-    total_weight = np.maximum(weight.sum(axis=1), np.finfo(float).tiny)
-    results["mean_test_score"] = mean
-    results["std_test_score"] = np.sqrt((weight * apart).sum(axis=1) / total_weight)
-    results["rank_test_score"] = rankdata(-mean, method="min").astype(np.int32)
-    own = score(merge(figures, axis=1), scoring)
-    results["worst_client_test_score"] = np.nanmin(own, axis=1)
-    results["mean_fit_rounds"] = total(np.ones(len(candidate))) / n_folds
-    for name in ("bytes_up", "bytes_down"):
-        results[name] = total(history[name]).astype(np.int64)
-    return results

@@ -369,6 +369,20 @@ def test_search_inside_of_scikit_learn():
         assert pipe.predict(X, clients=clients).shape == y.shape
 
 
+def test_one_model_for_all_need_not_be_told_whose_rows_it_sees():
+    X, y, clients = rows()
+    model = FedBestSubset(3, loss="logistic")
+    search = FederatedSearchCV(model, {"l2": [0.1]}, cv=2).fit(X, y, clients)
+    assert_array_equal(search.predict(X, clients), search.predict(X))
+    assert search.score(X, y, clients) == search.score(X, y)
+    assert search.predict_proba(X).shape == (len(y), 2)
+    pipe = make_pipeline(FedStandardScaler("client"), model)
+    search = FederatedSearchCV(pipe, {"fedbestsubset__l2": [0.1]}, cv=2)
+    search.fit(X, y, clients)
+    assert search.score(X, y, clients) > 0.6
+    assert not hasattr(FederatedSearchCV(FedMTLSVC(), {}), "predict_proba")
+
+
 def test_an_engine_that_samples_still_scores_everybody():
     X, y, clients = rows()
     model = FedMTLSVC(aggregation="line_search", max_rounds=8, random_state=0)

@@ -112,8 +112,8 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
     -----
     With an engine that asks everybody, scores are those of a hand-written loop: fit
     the candidate, over the same engine, to the rows that a fold leaves, and score it
-    on the others. A search by each client alone, or one whose scaler has seen the
-    held-out rows, answers another question.
+    on the others. Scores are kept by client, so private sums are not for searches.
+    Parameters are all checked before any work; a fit that fails ends the search.
 
     Examples
     --------
@@ -204,7 +204,9 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         best = None
         if self.refit:
             best = models[index]
-            last_step(best).set_params(engine=_without_file(engine), n_jobs=self.n_jobs)
+            for step in (last_step(best), scaler_of(best)):
+                if step is not None:
+                    step.set_params(engine=_without_file(engine), n_jobs=self.n_jobs)
             call(best, "fit", X, y, clients=clients, sample_weight=sample_weight)
 
         names, order = sorted_names(ids)

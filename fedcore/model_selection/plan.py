@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,15 @@ def deployed(
 
 
 def call(estimator: Any, name: str, *args: Any, **metadata: Any) -> Any:
-    """Call a method with what is known of the rows besides, through all steps."""
-    metadata = {name: value for name, value in metadata.items() if value is not None}
-    if not isinstance(estimator, Pipeline) or not metadata:
-        return getattr(estimator, name)(*args, **metadata)
-    with config_context(enable_metadata_routing=True):
-        return getattr(estimator, name)(*args, **metadata)
+    """Call a method with what is known of the rows besides, through all steps.
+
+    A model that is the same for all clients need not be told whose rows it sees.
+    """
+    method = getattr(estimator, name)
+    known = {key: value for key, value in metadata.items() if value is not None}
+    if not isinstance(estimator, Pipeline):
+        if "clients" in known and "clients" not in signature(method).parameters:
+            del known["clients"]
+        return method(*args, **known)
+    with config_context(enable_metadata_routing=bool(known)):
+        return method(*args, **known)

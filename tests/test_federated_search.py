@@ -129,12 +129,12 @@ CASES = [
     (FedMTLSVC(random_state=0), {"C1": [0.01, 0.3], "C2": [1.0, 9.0]}, "classes"),
     (FedMTLSVC(loss="squared_hinge", random_state=0), {"C1": [0.01, 1.0]}, "three"),
     (
-        FedMTLSVC(aggregation="line_search", local_epochs=1, random_state=0),
+        FedMTLSVC(aggregation="line_search", tol=0.03, random_state=0),
         {"C1": [0.01, 0.3]},
         "classes",
     ),
     (
-        FedMTLSVC(aggregation="sequential", personal_features="intercept"),
+        FedMTLSVC(aggregation="sequential", personal_features="intercept", tol=0.03),
         {"C1": [0.01, 0.3]},
         "classes",
     ),

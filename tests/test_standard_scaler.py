@@ -230,6 +230,17 @@ def test_unknown_clients_get_the_moments_of_the_federation_if_so_wished():
     assert_array_equal(Z[clients == "a"], all_rows.transform(X)[clients == "a"])
 
 
+@pytest.mark.parametrize("clients", [list("ccaab"), list("cacba"), list("aabbc")])
+def test_a_site_lays_its_clients_out_by_name(clients):
+    X = np.arange(10.0).reshape(5, 2)
+    cohort, names = FedStandardScaler()._deployed_cohort(X, None, clients)
+    assert list(names) == list("abc")
+    laid = X[np.argsort(clients, kind="stable")]
+    assert_array_equal(cohort.X, laid)
+    counts = [clients.count(name) for name in "abc"]
+    assert_array_equal(np.diff(cohort.offsets), counts)
+
+
 @SCOPES
 def test_sites_apart_make_the_scaler_that_they_make_together(scope):
     X, clients = rows()

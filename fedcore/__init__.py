@@ -4,6 +4,7 @@ from .federation import LocalEngine, Timing
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
 from .model_selection import FederatedSearchCV
 from .mtl_svm import FedMTLSVC, FedMTLSVR
+from .persist import load, save
 from .preprocessing import FedStandardScaler
 
 __version__ = "0.1.0"
@@ -20,4 +21,6 @@ __all__ = [
     "LocalEngine",
     "Timing",
     "hard_threshold",
+    "load",
+    "save",
 ]

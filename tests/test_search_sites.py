@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from fedcore import (
@@ -50,6 +52,7 @@ class Sites:
         return [self._algorithm.hello(cohort) for cohort in self._cohorts]
 
     def join(self, agreement):
+        self.agreement = agreement
         firsts = self._firsts[:-1].tolist()
         self._cohorts = [
             replace(cohort, first=first)
@@ -171,3 +174,75 @@ def test_sites_apart_find_what_they_find_together(model, name, values, scope):
         assert_array_equal(final["index"], best.coef_.reshape(-1).nonzero()[0])
         seen = best.coef_.reshape(-1)[final["index"]]
         assert_allclose(final["value"], seen, rtol=1e-6)
+
+
+class Deployed(FedMTLSVC):
+    """A model with what sites need of it, as short as can be."""
+
+    def _deployed_algorithm(self, engine):
+        return self._plan(engine, *rows(False))[0]
+
+    def _deployed_cohort(self, X, y, clients):
+        return self._plan(LocalEngine(), X, y, clients)[1:]
+
+    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+        fitted = clone(self)
+        w, *_ = algorithm.result(state)
+        v = np.empty((0, *w.shape)) if personal is None else personal["v"]
+        fitted.clients_ = names if personal is not None else names[:0]
+        fitted.classes_ = agreement["classes"]
+        fitted.n_features_in_ = w.shape[1] - 1
+        fitted._set_models(w, v, None, algorithm.bias)
+        fitted.history_ = history
+        return fitted
+
+
+@pytest.mark.parametrize("scope", [None, "federation", "client"])
+def test_coordinator_and_sites_get_their_parts_of_the_best(scope):
+    X, y, clients = rows(False)
+    model = Deployed(random_state=0, handle_unknown="shared")
+    grid = {"C1": [0.01, 0.1]}
+    if scope is not None:
+        scaler = FedStandardScaler(scope, handle_unknown="shared")
+        model = make_pipeline(scaler, model)
+        grid = {"deployed__C1": [0.01, 0.1]}
+    search = FederatedSearchCV(model, grid, cv=3, random_state=2)
+    together = clone(search).fit(X, y, clients)
+    masks = [np.isin(clients, site) for site in SITES]
+    found = [search._deployed_cohort(X[m], y[m], clients[m]) for m in masks]
+    cohorts = [cohort for cohort, _ in found]
+    assert [list(names) for _, names in found] == list(SITES)
+    engine = Sites(cohorts)
+    method = search._deployed_algorithm(LocalEngine())
+    outcome = run(method, engine, cohorts[0], seed=seed_of(0))
+    shared = method, outcome.state
+    rest = outcome.history, engine.agreement
+
+    coordinator = search._deployed_result(*shared, None, together.clients_, *rest)
+    assert_allclose(coordinator.client_scores_, together.client_scores_)
+    for name, column in together.cv_results_.items():
+        if name.endswith("_score"):
+            assert_allclose(coordinator.cv_results_[name], column)
+    assert coordinator.best_params_ == together.best_params_
+    assert coordinator.n_rounds_ == together.n_rounds_
+    last = coordinator.best_estimator_
+    last = last if scope is None else last[-1]
+    assert last.history_["round"][0] == 1
+    unknown = np.full(len(y), "zoe")
+    seen, expected = (s.predict(X, unknown) for s in (coordinator, together))
+    assert np.mean(seen == expected) > 0.99
+
+    for mask, personal, (_, names) in zip(masks, engine.personal, found, strict=True):
+        site = search._deployed_result(*shared, personal, names, *rest)
+        seen = site.decision_function(X[mask], clients[mask])
+        expected = together.decision_function(X[mask], clients[mask])
+        assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)
+        assert not hasattr(site, "client_scores_")
+    assert not hasattr(search, "cv_results_")
+
+
+def test_a_scaler_is_deployed_only_where_rows_can_be_centred():
+    pipe = make_pipeline(FedStandardScaler(), Deployed())
+    X, y, clients = rows(False)
+    with pytest.raises(ValueError, match="sparse and with_mean is True"):
+        FederatedSearchCV(pipe, {})._deployed_cohort(sparse.csr_array(X), y, clients)

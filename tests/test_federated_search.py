@@ -461,6 +461,7 @@ def test_verbose_prints_a_line_a_fit(capsys):
         ({"param_grid": {"C3": [1.0]}}, "Invalid parameter 'C3'"),
         ({"param_grid": {"C1": 1.0}}, "C1"),
         ({"param_grid": {"C1": []}}, "C1"),
+        ({"param_grid": []}, "param_grid is empty"),
         ({"param_grid": {"C1": [1.0, -1.0]}}, "C1 == -1"),
         ({"param_grid": {"engine": [None]}}, "param_grid has 'engine'"),
         ({"cv": 1}, "cv == 1"),

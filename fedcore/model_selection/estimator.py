@@ -307,6 +307,8 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Check the parameters; give the candidates', their models and the scoring."""
         self._check_parameters()
         params = list(ParameterGrid(self.param_grid))
+        if not params:
+            raise ValueError("param_grid is empty, expected one candidate or more")
         for name in sorted(set().union(*params)):
             if name.rpartition("__")[2] in NOT_TUNED:
                 raise ValueError(

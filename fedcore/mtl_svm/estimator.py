@@ -146,7 +146,7 @@ default="auto"
         With an engine that may lose replies also gap_bound, above the gap of the model
         that a fit which stops there by its bound returns, and with `Timing`
         virtual_time (seconds, at the end); with early stopping validation_score,
-        accuracy or R^2 on held-out rows.
+        accuracy or R^2 on held-out rows, and validation_loss, their mean loss.
         `pandas.DataFrame` takes it as it is.
     best_validation_score_ : float
         With `early_stopping` alone.

@@ -231,6 +231,7 @@ class MTLSVM:
         figures = {"passes": state["passes"]}
         if self.patience:
             figures["validation_score"] = state["score"]
+            figures["validation_loss"] = state["loss"]
         if not self._is_additive(state) or state["judged"]:
             _, gap, primal = self._last(state)
             figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
@@ -325,7 +326,7 @@ class MTLSVM:
         active: np.ndarray,
     ) -> dict:
         """Score the held-out rows; see `stopping`."""
-        return stopping.evaluate(cohort, cs, message, self.bias)
+        return stopping.evaluate(cohort, cs, message, self)
 
     def scores(
         self, cohort: Cohort, cs: Any, message: dict, personal: dict

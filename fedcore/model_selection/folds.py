@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from numbers import Integral
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -29,19 +31,24 @@ def cut(cohort: Cohort, cv: int | float, seed: int) -> np.ndarray:
         With it, a client gets the same folds whoever else there is: what it draws is
         named by its own rows, not by its place among the clients.
     """
-    K, sizes = cohort.n_clients, np.diff(cohort.offsets)
+    K, starts, sizes = cohort.n_clients, cohort.offsets[:-1], np.diff(cohort.offsets)
     n = int(cohort.offsets[-1])
     owner = np.repeat(np.arange(K), sizes)
     label = np.zeros(n, np.int32) if cohort.classes is None else cohort.y
+    # Rows of one client with one label, numbered in the order of both.
+    pair = owner * (int(label.max(initial=0)) + 1) + label
+    _, head, cell = np.unique(pair, return_index=True, return_inverse=True)
+    target = cohort.y
+    if cohort.classes is not None:  # codes depend on the labels of others
+        target = cell - np.repeat(np.minimum.reduceat(cell, starts), sizes)
     draw, begin = np.empty(n, np.int32), np.empty(K)
-    for k in range(K):
-        rows = slice(cohort.offsets[k], cohort.offsets[k + 1])
-        number = _number(cohort, rows)
-        _rng.permutation(seed, 0, _rng.FOLDS, number, draw[rows])
+    for k, (first, last) in enumerate(pairwise(cohort.offsets.tolist())):
+        number = _number(target[first:last], cohort.X, first)
+        _rng.permutation(seed, 0, _rng.FOLDS, number, draw[first:last])
         _rng.uniform(seed, 1, _rng.FOLDS, number, begin[k : k + 1])
 
     order = np.lexsort((draw, label, owner))
-    place = np.arange(n) - cohort.offsets[owner]
+    place = np.arange(n) - starts[owner]
     if isinstance(cv, Integral):
         dealt = (place + np.floor(begin * cv).astype(np.int64)[owner]) % cv
     else:
@@ -53,20 +60,20 @@ def cut(cohort: Cohort, cv: int | float, seed: int) -> np.ndarray:
     fold = np.empty(n, np.int64)
     fold[order] = dealt
     # A label that would lose its last row keeps the first.
-    _, cell = np.unique(np.column_stack([owner, label]), axis=0, return_inverse=True)
-    cell = cell.reshape(-1)
-    _, first = np.unique(cell, return_index=True)
-    alone = np.bincount(cell, fold != fold[first][cell]) == 0
-    fold[first[alone]] = -1
+    alone = np.bincount(cell, fold != fold[head][cell]) == 0
+    fold[head[alone]] = -1
     return fold
 
 
-def _number(cohort: Cohort, rows: slice) -> int:
+def _number(target: np.ndarray, X: Any, first: int) -> int:
     """Name a client by its targets and its first row, dense or sparse, in 31 bits."""
-    y = cohort.y[rows]
-    if cohort.classes is not None:  # codes depend on the labels of others
-        y = np.unique(y, return_inverse=True)[1].astype(np.int32)
-    row = cohort.X[[rows.start]]
-    row = row.toarray() if sparse.issparse(row) else row
-    row = row[0].astype(np.float64) + 0.0  # -0.0 is 0.0
-    return crc32(row, crc32(np.ascontiguousarray(y))) & 0x7FFFFFFF
+    if sparse.issparse(X):
+        stored = slice(X.indptr[first], X.indptr[first + 1])
+        index, value = X.indices[stored], X.data[stored]
+        index, value = index[value != 0], value[value != 0]
+    else:
+        index = np.flatnonzero(X[first])
+        value = X[first][index]
+    number = crc32(np.ascontiguousarray(target))
+    number = crc32(index.astype(np.int64), number)
+    return crc32(value.astype(np.float64), number) & 0x7FFFFFFF

@@ -36,6 +36,7 @@ class Exchange:
     bytes_up: int
     n_late: int = 0
     n_dropped: int = 0
+    n_refused: int = 0
     virtual_time: float | None = None  # at the end
 
 

@@ -1,0 +1,56 @@
+"""A deployed fit from the coordinator's end to its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from .deploy import Deployable
+from .remote import RemoteEngine
+from .run import run
+
+
+def coordinate(estimator: Deployable, engine: RemoteEngine, *, out: Any = None) -> Any:
+    """Fit over the sites that an engine reaches; give the shared model.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Stays as it is.
+    engine : RemoteEngine
+    out : path-like, default=None
+        Folder for ``model.npz`` and ``record.json``.
+
+    Returns
+    -------
+    fitted : estimator
+        Also with `faults_`, a table of what went wrong, and `record_`.
+    """
+    estimator = clone(estimator)
+    algorithm = estimator._deployed_algorithm(engine)
+    random_state = getattr(estimator, "random_state", None)
+    # As `fit` draws it, so that a LocalEngine can repeat the run.
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    outcome = run(algorithm, engine, None, seed=seed, any_seed=random_state is None)
+    fitted = estimator._deployed_result(
+        *(algorithm, outcome.state, None, np.array([], object)),
+        *(outcome.history, outcome.agreement),
+    )
+    fitted.faults_, fitted.record_ = outcome.faults, outcome.record
+    if out is not None:
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome.record.save(folder / "record.json")
+        save_model(folder / "model.npz", fitted)
+    return fitted
+
+
+def save_model(path: Path, fitted: Any) -> None:
+    """Save a fitted estimator by `fedcore.save`."""
+    from ..persist import save
+
+    save(path, fitted)

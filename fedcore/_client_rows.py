@@ -62,7 +62,8 @@ class ClientRows:
                     f"and whatever else passes X alone, set client_column= and let the "
                     f"identifiers be a column of X"
                 )
-            return np.zeros(n, np.int64)
+            # A coordinator of sites that keep their rows has the shared model alone.
+            return np.full(n, 0 if len(self.clients_) else -1, np.int64)
         name = self._ids_name()
         ids = client_ids(clients, n, name)
         owners = find_clients(ids, self.clients_)

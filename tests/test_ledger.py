@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fedcore.federation.ledger import Ledger
 
-COSTS = ["bytes_down", "bytes_up", "n_active", "n_late", "n_dropped"]
+COSTS = ["bytes_down", "bytes_up", "n_active", "n_late", "n_dropped", "n_refused"]
 COUNTS = ["round", "n_exchanges", *COSTS]
 EXCHANGES = st.lists(
     st.fixed_dictionaries(

@@ -136,6 +136,10 @@ class Refused(ValueError):
         self.client, self.reason = client, reason
 
 
+class TooFewClients(RuntimeError):
+    """Fewer clients answered than a run is to go on with."""
+
+
 class Algorithm(Protocol):
     """A method: the paper, without I/O, threads or clock.
 

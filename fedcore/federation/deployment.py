@@ -40,12 +40,13 @@ def coordinate(estimator: Deployable, engine: RemoteEngine, *, out: Any = None) 
         *(algorithm, outcome.state, None, np.array([], object)),
         *(outcome.history, outcome.agreement),
     )
-    fitted.faults_, fitted.record_ = outcome.faults, outcome.record
+    fitted.faults_ = outcome.faults
     if out is not None:
         folder = Path(out)
         folder.mkdir(parents=True, exist_ok=True)
         outcome.record.save(folder / "record.json")
         save_model(folder / "model.npz", fitted)
+    fitted.record_ = outcome.record
     return fitted
 
 

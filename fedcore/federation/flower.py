@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from .deployment import coordinate
 from .deploy import Deployable
+from .deployment import coordinate, save_model
 from .remote import RemoteEngine
 from .site import Site
 from .site_file import SiteFile
@@ -100,7 +101,12 @@ def client_app(
         rows = SiteRows(
             estimator, name, lambda: load_data(context), folder if cache else None
         )
-        site = Site(estimator, name, rows, SiteFile(folder, name), target)
+
+        def keep(fitted: Any) -> None:
+            target.mkdir(parents=True, exist_ok=True)
+            save_model(target / f"{quote(name, safe='')}.npz", fitted)
+
+        site = Site(estimator, name, rows, SiteFile(folder, name), keep)
         reply = site.answer(_bytes(message.content))
         return _flwr("app").Message(_record(reply), reply_to=message)
 
@@ -122,7 +128,9 @@ class GridTransport:
         make = _flwr("app").Message
         # An answer that is late is still told from one that never came.
         ready = [
-            make(_record(data), node, "train", ttl=2 * seconds + 60, group_id=str(number))
+            make(
+                _record(data), node, "train", ttl=2 * seconds + 60, group_id=str(number)
+            )
             for node, data in messages.items()
         ]
         if ready:

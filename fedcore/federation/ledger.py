@@ -15,6 +15,7 @@ _COLUMNS = {
     "n_active": np.int64,
     "n_late": np.int64,
     "n_dropped": np.int64,
+    "n_refused": np.int64,
 }
 
 
@@ -38,6 +39,7 @@ class Ledger:
         n_late: int,
         seconds: float,
         n_dropped: int = 0,
+        n_refused: int = 0,
     ) -> None:
         """Add one exchange to the line of its round.
 
@@ -53,7 +55,9 @@ class Ledger:
         seconds : float
             What the exchange took; `time` is the running total.
         n_dropped : int, default=0
-            Clients whose reply was lost on the way.
+            Clients whose reply was lost on the way, or did not come in time.
+        n_refused : int, default=0
+            Clients whose reply was not as agreed.
 
         Raises
         ------
@@ -64,7 +68,7 @@ class Ledger:
         if round < max(last, 1):
             raise ValueError(f"round is {round}, expected at least {max(last, 1)}")
         if round > last:
-            self._lines.append([round, 0, time, 0, 0, 0, 0, 0])
+            self._lines.append([round, 0, time, 0, 0, 0, 0, 0, 0])
             self._figures.append({})
         line = self._lines[-1]
         line[1] += 1
@@ -74,6 +78,7 @@ class Ledger:
         line[5] += int(n_active)
         line[6] += int(n_late)
         line[7] += int(n_dropped)
+        line[8] += int(n_refused)
 
     def report(self, figures: Mapping[str, float]) -> None:
         """Set figures of the current round; other rounds without them show NaN.
@@ -110,8 +115,8 @@ class Ledger:
         -------
         dict of str to ndarray
             `round`, `n_exchanges`, `time` at the end of the round, `bytes_down`,
-            `bytes_up`, `n_active`, `n_late`, `n_dropped`, then the figures in the order
-            in which they first came. Counts are int64, all else is float64.
+            `bytes_up`, `n_active`, `n_late`, `n_dropped`, `n_refused`, then the figures in
+            the order in which they first came. Counts are int64, all else is float64.
         """
         costs = zip(*self._lines, strict=True) if self._lines else [()] * len(_COLUMNS)
         columns = {

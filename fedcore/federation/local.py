@@ -23,6 +23,7 @@ from .fingerprint import fingerprint
 from .fold import Fold, block_bounds, dense_size
 from .message import MessageError, down_size, up_size
 from .progress import Progress
+from .record import Record
 from .timing import Timing
 
 
@@ -70,6 +71,10 @@ class LocalEngine:
         `verbose` do not matter, and with ``random_state=None`` the seed is taken from
         the checkpoint; early stopping, which draws the rows to hold out, needs a number
         there. Functions given to `Timing` are known by their names only.
+    replay : Record, default=None
+        Repeat a run over sites bit by bit: a client works where its answer counted
+        then. `fit` needs the rows of all sites, in the order of ``replay.clients``.
+        Other options have no say.
 
     Notes
     -----
@@ -89,6 +94,7 @@ class LocalEngine:
         checkpoint: Any = None,
         every: int = 10,
         resume: bool = False,
+        replay: Record | None = None,
     ):
         self.timing = timing
         self.client_fraction = client_fraction
@@ -97,6 +103,7 @@ class LocalEngine:
         self.checkpoint = checkpoint
         self.every = every
         self.resume = resume
+        self.replay = replay
 
     def __deepcopy__(self, memo: dict) -> LocalEngine:
         return self
@@ -121,6 +128,8 @@ class LocalEngine:
     @property
     def hears_everybody(self) -> bool:
         """Whether each round brings the reply of every client."""
+        if self.replay is not None:
+            return False
         loses = self.timing is not None and self.timing.loses_replies
         return self.asks_everybody and not loses
 
@@ -158,6 +167,8 @@ class LocalEngine:
         clock = None if self.timing is None else Clock(self.timing, cohort)
         sent = self.commit == "sent"
         run = LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent)
+        if self.replay is not None:
+            run.repeat(self.replay)
         if self.checkpoint is not None:
             run.keep_in(self)
         return run
@@ -190,6 +201,7 @@ class LocalRun:
         self._file: CheckpointFile | None = None
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
         self._bounds = block_bounds(cohort)
+        self._answered: Iterator[list[int]] | None = None
         self._n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
         self._state: Any = None
@@ -249,6 +261,19 @@ class LocalRun:
         clients = self._algorithm.dump(self._cohort, self._state)
         return {"clients": clients, "clock": clock}
 
+    def repeat(self, record: Record) -> None:
+        """Let those work who did then."""
+        bounds, n = record.bounds, self._cohort.n_clients
+        if bounds[-1] != n:
+            raise ValueError(
+                f"replay is of {bounds[-1]} clients, the rows are of {n} clients"
+            )
+        if record.seed != self._seed:
+            raise ValueError(
+                f"replay has the seed {record.seed}, random_state gives {self._seed}"
+            )
+        self._bounds, self._answered = bounds, iter(record.answered)
+
     def hellos(self) -> list[dict]:
         """Give the hello of each participant: here, one."""
         return [self._algorithm.hello(self._cohort)]
@@ -260,6 +285,8 @@ class LocalRun:
     def exchange(self, request: Request, key: Key) -> Exchange:
         """Send a request and fold what comes back, block by block."""
         lanes = self._lanes(request, key)
+        if self._answered is not None:
+            lanes = self._as_recorded(lanes)
         down, n_asked, verdict = self._down_size(request), sum(map(len, lanes)), None
         if self._clock is not None:
             # What is rolled back need not be computed: those clients never work.
@@ -343,6 +370,16 @@ class LocalRun:
             asked = self._asked(request, key)
             cuts = np.searchsorted(asked, self._bounds)
         return [asked[a:b] for a, b in pairwise(cuts) if a < b]
+
+    def _as_recorded(self, lanes: list[np.ndarray]) -> list[np.ndarray]:
+        """Leave out the sites whose answer did not count; a lane is of one site."""
+        answered = next(self._answered, None) if self._answered is not None else None
+        if answered is None:
+            raise ValueError("replay ends before the run does: it is of another fit")
+        first = np.searchsorted(self._bounds, [a[0] for a in lanes], side="right") - 1
+        return [
+            lane for lane, s in zip(lanes, first.tolist(), strict=True) if s in answered
+        ]
 
     def _asked(self, request: Request, key: Key) -> np.ndarray:
         if request.clients is not None:

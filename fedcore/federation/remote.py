@@ -15,7 +15,7 @@ from sklearn.utils import check_scalar
 from .check import check_reply
 from .checkpoint import pack_state, unpack_state
 from .checkpoint_file import CheckpointError, CheckpointFile
-from .contract import Algorithm, Key, Request
+from .contract import Algorithm, Key, Request, TooFewClients
 from .deploy import Deployable, Deployment, describe, difference
 from .faults import Faults, log
 from .fold import Fold
@@ -27,10 +27,6 @@ from .record import Record
 from .roster import Member, agree, number_clients
 from .transport import NoAnswer, Transport
 from .wire import most_bytes, read_reply
-
-
-class TooFewClients(RuntimeError):
-    """Fewer clients answered than a run is to go on with."""
 
 
 class RemoteEngine(Deployment):

@@ -12,7 +12,7 @@ from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from .clock import Traffic
-from .contract import Algorithm, Cohort, State
+from .contract import Algorithm, Cohort, State, TooFewClients
 from .progress import Progress
 
 
@@ -24,12 +24,18 @@ class Outcome:
     personal : what the clients keep for themselves, one row a client
     history  : the ledger's columns, one entry a round
     traffic  : what the engine saw of late and lost replies, or None
+    agreement : what the participants joined with
+    faults   : of an engine over sites: a table of what went wrong there
+    record   : likewise: who answered when, for `LocalEngine` to repeat
     """
 
     state: State
     personal: dict[str, Any]
     history: dict[str, np.ndarray]
     traffic: Traffic | None = None
+    agreement: dict[str, Any] | None = None
+    faults: Any = None
+    record: Any = None
 
 
 def run(
@@ -82,10 +88,14 @@ def run(
             key, round = (progress.seed, progress.exchange + 1), state["round"]
             request = algorithm.broadcast(state, key)
             # Scoring draws nothing: the rest of the run is the same with it or without.
-            progress.exchange += not request.evaluate
-            answer = link.exchange(request, key)
+            exchange = progress.exchange + (not request.evaluate)
+            try:
+                answer = link.exchange(request, key)
+            except TooFewClients:
+                link.save(progress, now=True)
+                raise
             state = algorithm.combine(state, answer.reply, answer.who, key)
-            progress.state = state
+            progress.state, progress.exchange = state, exchange
             ledger.exchange(
                 round,
                 bytes_down=answer.bytes_down,
@@ -93,6 +103,7 @@ def run(
                 n_active=int(np.count_nonzero(answer.who)),
                 n_late=answer.n_late,
                 n_dropped=getattr(answer, "n_dropped", 0),
+                n_refused=getattr(answer, "n_refused", 0),
                 seconds=perf_counter() - begun,
             )
             if getattr(answer, "virtual_time", None) is not None:
@@ -106,4 +117,9 @@ def run(
                 link.save(progress)
         personal = link.close(algorithm.close(progress.state))
         traffic = getattr(link, "traffic", None)
-    return Outcome(progress.state, personal, ledger.history(), traffic)
+        faults = link.faults.table() if hasattr(link, "faults") else None
+        record = getattr(link, "record", None)
+    return Outcome(
+        *(progress.state, personal, ledger.history(), traffic),
+        *(progress.agreement, faults, record),
+    )

@@ -36,6 +36,7 @@ from ..federation.contract import Cohort
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
+from .deployed import DeployedSVM
 from .envelope import SMOOTHING_FROM
 from .held_out import split_models
 from .newcomer import GAP, solve_newcomer
@@ -47,7 +48,7 @@ MOST_SOLVED_COLUMNS = 200  # up to which csrc/fc_svm has an interior point for a
 AGGREGATIONS = ("auto", "sequential", "envelope", "line_search", "safe", "sum")
 
 
-class FedMTLSVM(ClientModels, BaseEstimator):
+class FedMTLSVM(DeployedSVM, ClientModels, BaseEstimator):
     def _check_parameters(self) -> None:
         positive = {"min_val": 0, "include_boundaries": "neither"}
         check_real(self.C1, "C1", **positive)

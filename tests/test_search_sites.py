@@ -152,8 +152,8 @@ def test_sites_apart_find_what_they_find_together(model, name, values, scope):
         methods.append(method)
     engine = Sites(cohorts[: len(SITES)])
     scoring = "r2" if regression else "accuracy"
-    search = Search(tuple(methods), 3, scoring, refit=True, seed=seed_of(2))
-    outcome = run(search, engine, cohorts[0], seed=seed_of(0))
+    search = Search(tuple(methods), 3, scoring, True, seed_of(2), seed_of(0))
+    outcome = run(search, engine, cohorts[0], seed=1)
 
     assert len(outcome.history["round"]) == outcome.state["round"]
     assert outcome.state["candidate"] == together.best_index_
@@ -214,7 +214,7 @@ def test_coordinator_and_sites_get_their_parts_of_the_best(scope):
     assert [list(names) for _, names in found] == list(SITES)
     engine = Sites(cohorts)
     method = search._deployed_algorithm(LocalEngine())
-    outcome = run(method, engine, cohorts[0], seed=seed_of(0))
+    outcome = run(method, engine, cohorts[0], seed=1)
     shared = method, outcome.state
     rest = outcome.history, engine.agreement
 

@@ -189,7 +189,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
                 search,
                 engine,
                 cohort,
-                seed=seed_of(last_step(self.estimator).random_state),
+                seed=search.fit_seed,  # of what the engine itself draws
                 n_jobs=self.n_jobs,
                 on_round=_Printer(params) if self.verbose else None,
             )
@@ -224,6 +224,7 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
             scoring=scoring,
             refit=bool(refit),
             seed=seed,
+            fit_seed=seed_of(last_step(self.estimator).random_state),
         )
 
     def _set_results(self, results, params, history, n_folds) -> None:

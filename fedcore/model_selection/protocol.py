@@ -47,6 +47,7 @@ class Search:
     scoring    : "accuracy", "r2" or "neg_loss"
     refit      : fit the best candidate to all rows at the end
     seed       : draws the folds
+    fit_seed   : names the random numbers of each fit, at the coordinator
     """
 
     candidates: tuple[Any, ...]
@@ -54,6 +55,7 @@ class Search:
     scoring: str
     refit: bool
     seed: int
+    fit_seed: int = 0
 
     @property
     def n_folds(self) -> int:
@@ -89,46 +91,44 @@ class Search:
             "figures": np.full(
                 (len(self.candidates), self.n_folds, n_clients, N_FIGURES), np.nan
             ),
+            "seed": self.fit_seed,
             "told": {},  # figures of the last round
         }
         agreements = []
         for candidate in range(len(self.candidates)):
             own = [
-                self._start(state, candidate, fold, key)[1]
+                self._start(state, candidate, fold)[1]
                 for fold in range(len(self._folds()))
             ]
             agreements.append(own)
-        self._begin(state, key)
+        self._begin(state)
         return state, {"candidates": agreements}
 
-    def _start(self, state: State, candidate: int, fold: int, key: Key):
+    def _start(self, state: State, candidate: int, fold: int):
         hellos = [folds[fold] for folds in state["hellos"]]
-        return self.candidates[candidate].start(hellos, (key[0], 0))
+        return self.candidates[candidate].start(hellos, (state["seed"], 0))
 
-    def _begin(self, state: State, key: Key) -> None:
+    def _begin(self, state: State) -> None:
         """Turn to the next fit: fold after fold, in each all candidates."""
         place, C = state["place"], len(self.candidates)
         fold, candidate = divmod(place, C)
         if place == C * self.n_folds:
             fold, candidate = ALL, best(state["figures"], self.scoring)
         state["fold"], state["candidate"] = fold, candidate
-        state["inner"], _ = self._start(state, candidate, fold, key)
+        state["inner"], _ = self._start(state, candidate, fold)
         state["exchange"], state["scoring"] = 0, bool(state["inner"]["done"])
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask what the present fit asks, or for the scores of its model."""
         method, inner = self.candidates[state["candidate"]], state["inner"]
         if not state["scoring"]:
-            request = method.broadcast(inner, self._key(state, key))
+            request = method.broadcast(inner, self._key(state))
         else:
             last = method.close(inner)
-            n_clients = state["figures"].shape[2]
             request = Request(
                 all={**last.all, **method.final(inner)},
                 each=last.each,
                 reply={"figures": Each((N_FIGURES,))},
-                clients=np.arange(n_clients, dtype=np.int32),
-                lanes=np.array([0, n_clients]),
                 everyone=True,
                 evaluate=True,
             )
@@ -139,13 +139,14 @@ class Search:
         return {
             "search_candidate": int(state["candidate"]),
             "search_fold": int(state["fold"]),
+            "search_seed": int(state["seed"]),
             "search_exchange": int(state["exchange"] + 1),
             "search_scoring": state["scoring"],
         }
 
-    def _key(self, state: State, key: Key) -> Key:
+    def _key(self, state: State) -> Key:
         # A fit draws the numbers that it would draw alone.
-        return key[0], state["exchange"] + 1
+        return state["seed"], state["exchange"] + 1
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Go on with the fit, or keep its scores and turn to the next one."""
@@ -156,9 +157,9 @@ class Search:
             told = np.where(who[:, None], reply["figures"], 0)
             figures[state["candidate"], state["fold"]] = told
             state["figures"] = figures
-            self._finish(state, key)
+            self._finish(state)
             return state
-        own = self._key(state, key)
+        own = self._key(state)
         evaluated = method.broadcast(state["inner"], own).evaluate
         before = state["inner"]["round"]
         inner = method.combine(state["inner"], reply, who, own)
@@ -175,12 +176,12 @@ class Search:
             state["scoring"] = True
         return state
 
-    def _finish(self, state: State, key: Key) -> None:
+    def _finish(self, state: State) -> None:
         state["offset"] = state["round"]
         state["place"] += 1
         n_fits = len(self.candidates) * self.n_folds
         if state["place"] < n_fits + self.refit:
-            self._begin(state, key)
+            self._begin(state)
             state["round"] += 1
         else:
             state |= {"done": True, "hellos": []}
@@ -225,6 +226,7 @@ class Search:
             "fold": None,
             "rows": None,
             "inner": None,
+            "figures": None,
         }
 
     def dump(self, cohort: Cohort, cs: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -255,7 +257,7 @@ class Search:
             cs["inner"] = method.join(cs["rows"], agreement)
         else:
             cs["inner"] = method.restore(cs["rows"], agreement, kept)
-        cs["fit"] = candidate, fold
+        cs["fit"], cs["figures"] = (candidate, fold), None
 
     def _enter(self, cohort: Cohort, cs: dict[str, Any], message: dict):
         """Give method, rows and state of the fit that a message is of."""
@@ -275,7 +277,7 @@ class Search:
     ) -> dict:
         """Do the work of the present fit."""
         method, rows, inner = self._enter(cohort, cs, message)
-        own = key[0], int(message["search_exchange"])
+        own = int(message["search_seed"]), int(message["search_exchange"])
         return method.update(rows, inner, message, active, own)
 
     def evaluate(
@@ -285,14 +287,21 @@ class Search:
         method, rows, inner = self._enter(cohort, cs, message)
         if not message["search_scoring"]:
             return method.evaluate(rows, inner, message, active)
+        with cs["lock"]:  # scored once, for all clients
+            if cs["figures"] is None:
+                cs["figures"] = self._score(cs, message)
+        return {"figures": cs["figures"][active]}
+
+    def _score(self, cs: dict[str, Any], message: dict) -> np.ndarray:
+        candidate, fold = cs["fit"]
+        method, rows, inner = self.candidates[candidate], cs["rows"], cs["inner"]
         personal, held = method.personal(rows, inner, message), rows.held_out
         target = held.y
         if held.classes is not None:
-            agreement = cs["agreement"][cs["fit"][0]][cs["fit"][1]]
+            agreement = cs["agreement"][candidate][fold]
             target = codes_of(held, agreement["classes"])
         scores = method.scores(rows, inner, message, personal)
-        figures = client_figures(held, scores, target, method.losses(scores, target))
-        return {"figures": figures[active]}
+        return client_figures(held, scores, target, method.losses(scores, target))
 
     def personal(
         self, cohort: Cohort, cs: dict[str, Any], message: dict

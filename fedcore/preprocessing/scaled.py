@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,6 @@ class Scaled:
             "task": SCALE if scaler["done"] else MOMENTS,
             "scaler": scaler,
             "method": method,
-            "n_clients": sum(len(h["scaler"]["n_rows"]) for h in hellos),
         }
         return state, agreement
 
@@ -61,15 +61,7 @@ class Scaled:
             if self.moments.shared:
                 mean, var, count = self.moments.result(state["scaler"])
                 message = {"mean": mean, "scale": scale_of(mean, var, count)}
-            n_clients = state["n_clients"]
-            request = Request(
-                all=message,
-                reply={},
-                clients=np.arange(n_clients, dtype=np.int32),
-                lanes=np.array([0, n_clients]),
-                everyone=True,
-                evaluate=True,
-            )
+            request = Request(all=message, reply={}, everyone=True, evaluate=True)
         else:
             request = self.method.broadcast(state["method"], self._key(key))
         return replace(request, all={**request.all, "scaler_task": state["task"]})
@@ -120,6 +112,7 @@ class Scaled:
         """Wait for the moments: only scaled rows can join the method."""
         return {
             "agreement": agreement,
+            "lock": Lock(),
             "table": None,
             "rows": None,
             "method": None,
@@ -167,14 +160,18 @@ class Scaled:
         """Scale the rows by what the message or they themselves say."""
         if message["scaler_task"] != SCALE:
             return self.method.evaluate(cs["rows"], cs["method"], message, active)
-        if self.moments.own:
-            own = self.moments.personal(cohort, {}, {})
-            table = {"mean": own["mean"], "scale": scale_of(**own)}
-        else:
-            table = {name: np.array(message[name]) for name in ("mean", "scale")}
-        cs["table"], cs["rows"] = table, self._scale(cohort, table)
-        cs["method"] = self.method.join(cs["rows"], cs["agreement"])
+        with cs["lock"]:  # scaled once, for all clients
+            if cs["table"] is None:
+                cs["table"] = self._table(cohort, message)
+                cs["rows"] = self._scale(cohort, cs["table"])
+                cs["method"] = self.method.join(cs["rows"], cs["agreement"])
         return {}
+
+    def _table(self, cohort: Cohort, message: dict) -> dict[str, np.ndarray]:
+        if not self.moments.own:
+            return {name: np.array(message[name]) for name in ("mean", "scale")}
+        own = self.moments.personal(cohort, {}, {})
+        return {"mean": own["mean"], "scale": scale_of(**own)}
 
     def _scale(self, cohort: Cohort, table: dict[str, np.ndarray]) -> Cohort:
         """Scale the rows of a cohort, and those that it holds out."""

@@ -29,7 +29,8 @@ typedef enum {
     FC_RNG_ROWS = 2,     /* the order of a client's rows in a pass */
     FC_RNG_DELAYS = 3,   /* how long a client takes to answer */
     FC_RNG_DROPOUTS = 4, /* whose reply is lost */
-    FC_RNG_BATCHES = 5   /* the rows of a minibatch; lane: the step */
+    FC_RNG_BATCHES = 5,  /* the rows of a minibatch; lane: the step */
+    FC_RNG_FOLDS = 16 /* which of a client's rows are held out; round 1: from where */
 } fc_rng_purpose;
 
 /* One stream of random words; made by fc_rng_make. */

@@ -2,8 +2,10 @@
 
 from .federation import LocalEngine, Timing
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
+from .model_selection import FederatedSearchCV
 from .mtl_svm import FedMTLSVC, FedMTLSVR
 from .persist import load, save
+from .preprocessing import FedStandardScaler
 
 __version__ = "0.1.0"
 
@@ -14,6 +16,8 @@ __all__ = [
     "FedIterHT",
     "FedMTLSVC",
     "FedMTLSVR",
+    "FedStandardScaler",
+    "FederatedSearchCV",
     "LocalEngine",
     "Timing",
     "hard_threshold",

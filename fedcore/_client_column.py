@@ -1,4 +1,4 @@
-"""Client identifiers that travel as a column of X: found and taken off."""
+"""Client identifiers that travel as a column of X: found, taken off and put back."""
 
 from __future__ import annotations
 
@@ -62,6 +62,48 @@ def take_client_column(X: Any, column: Any, names: Any = None) -> tuple[Any, Any
         check_places(X)
         return X[:, others], X[:, [place]].toarray()[:, 0]
     return X[:, others], X[:, place]
+
+
+def put_client_column(rows: Any, X: Any, column: Any, names: Any = None) -> Any:
+    """Put the column of identifiers of X, as it is, beside rows made of the others.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR of shape (n_rows, n_features - 1)
+    X, column, names
+        As `take_client_column` got them.
+
+    Returns
+    -------
+    table : as X, of shape (n_rows, n_features)
+        A data frame if X is one; else of the kind of `rows`, or an array of objects
+        if that cannot hold the identifiers.
+    """
+    if not hasattr(X, "shape"):
+        X = np.asarray(X, dtype=object)
+    place = column_place(X, column, names)
+    _, ids = take_client_column(X, column, names)
+    if hasattr(X, "columns"):
+        others = np.delete(np.asarray(X.columns, dtype=object), place).tolist()
+        if hasattr(X, "iloc"):
+            table = type(X)(rows, index=X.index, columns=others)
+            table.insert(place, X.columns[place], ids)
+            return table
+        columns = {name: rows[:, j] for j, name in enumerate(others)}
+        columns[X.columns[place]] = ids
+        return type(X)(columns).select(list(X.columns))
+    if sparse.issparse(rows):
+        own = type(rows)(np.asarray(ids, rows.dtype)[:, None])
+        table = sparse.hstack([rows[:, :place], own, rows[:, place:]], format="csr")
+        return type(rows)(table)
+    try:
+        own = np.asarray(ids).astype(rows.dtype)
+        fits = bool((own == ids).all())
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        own = np.asarray(ids, dtype=object)
+    return np.insert(rows.astype(own.dtype, copy=False), place, own, axis=1)
 
 
 def column_place(X: Any, column: Any, names: Any = None) -> int:

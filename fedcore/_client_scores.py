@@ -32,7 +32,7 @@ def client_scores(model: Any, X: Any, owners: np.ndarray) -> np.ndarray:
 def total_intercept(model: Any) -> np.ndarray:
     """Add up the intercepts, as (n_clients + 1, n_problems); the last row is w's."""
     shared = np.atleast_1d(model.intercept_)
-    own = model.client_intercept_.reshape(len(model.clients_), -1)
+    own = model.client_intercept_.reshape(-1, len(shared))
     return np.vstack([shared + own, shared])
 
 
@@ -46,6 +46,8 @@ def personal_coef(model: Any, k: np.ndarray) -> np.ndarray:
     C, d = np.atleast_2d(model.coef_).shape
     v = model.client_coef_
     known = k >= 0
+    if not known.any():  # there may be no client at all
+        return np.zeros((len(k), C, d))
     if sparse.issparse(v):
         rows = (np.where(known, k, 0)[:, None] * C + np.arange(C)).reshape(-1)
         own = v[rows].toarray().reshape(-1, C, d)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ._estimators import sorted_names
 from .federation.contract import Cohort
 
 
@@ -116,6 +117,19 @@ def group_by_client(ids: np.ndarray) -> Groups:
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(names))
     return Groups(names, np.concatenate([[0], np.cumsum(counts)]), order)
+
+
+def by_name(groups: Groups) -> Groups:
+    """Bring the clients into the order of their sorted names, if these can be."""
+    names, order = sorted_names(groups.names)
+    if order is None:
+        return groups
+    sizes = np.diff(groups.offsets)[order]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.arange(offsets[-1]) + np.repeat(
+        groups.offsets[:-1][order] - offsets[:-1], sizes
+    )
+    return Groups(names, offsets, rows if groups.order is None else groups.order[rows])
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 from scipy import sparse, stats
+from sklearn.pipeline import Pipeline
 
 from ._clients import Groups
 from .federation import LocalEngine, Timing
@@ -36,6 +37,8 @@ _CLASSES = {
     "FedHT": "fedcore.iht",
     "DistributedIHT": "fedcore.iht",
     "FedBestSubset": "fedcore.iht",
+    "FedStandardScaler": "fedcore.preprocessing",
+    "FederatedSearchCV": "fedcore.model_selection",
 }
 _RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups}
 _SPARSE = {"csr_array": sparse.csr_array, "csr_matrix": sparse.csr_matrix}
@@ -89,13 +92,11 @@ def save(path: str | PathLike, estimator: Any) -> None:
         raise SavedModelError(
             f"estimator is a {name}, expected one of {', '.join(_CLASSES)}"
         )
-    params = estimator.get_params(deep=False)
-    fitted = {k: v for k, v in vars(estimator).items() if k not in params}
     arrays: list[np.ndarray] = []
     header = {"form": _FORM, "version": _VERSION, "class": name}
     try:
-        for part, values in (("params", params), ("fitted", fitted)):
-            plain = {k: _plain(v, k) for k, v in values.items()}
+        parts = zip(("params", "fitted"), _take_apart(estimator), strict=True)
+        for part, plain in parts:
             header[part] = encode(plain, arrays, part)
     except MessageError as error:
         raise SavedModelError(f"the {name} cannot be saved: {error}") from None
@@ -155,9 +156,27 @@ def _class(name: str) -> type:
     return getattr(import_module(_CLASSES[name]), name)
 
 
+def _take_apart(estimator: Any) -> tuple[dict, dict]:
+    """Give parameters and fitted attributes."""
+    params = estimator.get_params(deep=False)
+    fitted = {k: v for k, v in vars(estimator).items() if k not in params}
+    params, fitted = (
+        {k: _plain(v, k) for k, v in values.items()} for values in (params, fitted)
+    )
+    return params, fitted
+
+
 def _plain(value: Any, name: str) -> tuple[str, Any]:
     """Take what is no plain value apart; say what it was."""
     kind = type(value).__name__
+    if kind in _CLASSES and type(value) is _class(kind):
+        return "estimator", (kind, *_take_apart(value))
+    if type(value) is Pipeline:  # only within a search
+        return kind, [(k, _plain(v, k)) for k, v in value.steps]
+    if type(value) is np.ma.MaskedArray:
+        return "masked", (value.data, np.ma.getmaskarray(value))
+    if type(value) is dict and any(map(np.ma.isMaskedArray, value.values())):
+        return "columns", {k: _plain(v, f"{name}.{k}") for k, v in value.items()}
     if type(value) is LocalEngine:
         path = value.checkpoint
         told = vars(value) | {"checkpoint": None if path is None else str(path)}
@@ -183,6 +202,15 @@ def _rebuild(told: Any) -> Any:
     kind, value = told
     if kind == "plain":
         return value
+    if kind == "estimator":
+        name, *parts = value
+        return _make(_class(name), *parts)
+    if kind == "Pipeline":
+        return Pipeline([(name, _rebuild(step)) for name, step in value])
+    if kind == "masked":
+        return np.ma.masked_array(*value)
+    if kind == "columns":
+        return {k: _rebuild(v) for k, v in value.items()}
     if kind == "LocalEngine":
         return LocalEngine(**{k: _rebuild(v) for k, v in value.items()})
     if kind in _RECORDS:
@@ -208,6 +236,10 @@ def _build(cls: Any, header: dict, arrays: Any) -> Any:
     params, fitted = (decode(header[part], arrays) for part in ("params", "fitted"))
     if next(arrays, None) is not None:
         raise MessageError("there are more arrays than are named")
+    return _make(cls, params, fitted)
+
+
+def _make(cls: Any, params: dict, fitted: dict) -> Any:
     estimator = cls(**{name: _rebuild(told) for name, told in params.items()})
     for name, told in fitted.items():
         # What is fitted must not stand in for a method.

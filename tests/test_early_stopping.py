@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 
 from fedcore import FedMTLSVC, FedMTLSVR
 from fedcore.datasets import make_mtl_classification, make_mtl_regression
+from fedcore.mtl_svm import stopping
 from fedcore.mtl_svm.stopping import hold_out
 
 BOTH = pytest.mark.parametrize("estimator", [FedMTLSVC, FedMTLSVR])
@@ -95,6 +97,37 @@ def test_weights_count_in_the_score(estimator):
     held = hold_out(clients, label_of(estimator, y), 0.1, check_random_state(0))
     score = model.score(X[held], y[held], clients[held], weight[held])
     assert_allclose(model.best_validation_score_, score, rtol=1e-12)
+
+
+@quietly
+@BOTH
+def test_the_loss_of_held_out_rows_is_told_too(estimator):
+    X, y, clients = rows_for(estimator)
+    model = estimator(early_stopping=True, random_state=0, **OPTIONS)
+    model.fit(X, y, clients)
+    held = hold_out(clients, label_of(estimator, y), 0.1, check_random_state(0))
+    if estimator is FedMTLSVC:
+        sign = np.where(y[held] == model.classes_[1], 1, -1)
+        scores = model.decision_function(X[held], clients[held])
+        losses = np.maximum(0, 1 - sign * scores)
+    else:
+        off = np.abs(y[held] - model.predict(X[held], clients[held]))
+        losses = np.maximum(0, off - model.epsilon)
+    best = np.argmax(model.history_["validation_score"])
+    assert_allclose(model.history_["validation_loss"][best], losses.mean(), rtol=1e-10)
+
+
+def test_targets_far_from_0_cost_the_score_no_digits_once_their_mean_is_known():
+    rng = np.random.default_rng(0)
+    y = 1e9 + rng.normal(size=50)
+    predicted = y + 0.1 * rng.normal(size=50)
+    state = stopping.start({"w": np.zeros((1, 2)), "round": 1, "done": False})
+    for _ in range(2):
+        about = y - state["centre"]
+        figures = [((y - predicted) ** 2).sum(), 50, about.sum(), about @ about, 7]
+        state = stopping.judge(state, np.array(figures), 5, regression=True)
+    assert_allclose(state["score"], r2_score(y, predicted), rtol=1e-12)
+    assert state["loss"] == 7 / 50
 
 
 @quietly

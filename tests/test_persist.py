@@ -25,10 +25,12 @@ import fedcore
 from fedcore import (
     DistributedIHT,
     FedBestSubset,
+    FederatedSearchCV,
     FedHT,
     FedIterHT,
     FedMTLSVC,
     FedMTLSVR,
+    FedStandardScaler,
     LocalEngine,
     Timing,
     load,
@@ -53,7 +55,7 @@ def there_and_back(path, model):
     save(path, model)
     again = load(path)
     assert type(again) is type(model)
-    if not isinstance(model.random_state, np.random.RandomState):
+    if not isinstance(getattr(model, "random_state", 0), np.random.RandomState):
         assert repr(again) == repr(model)
     return again
 
@@ -95,8 +97,42 @@ def test_every_class_has_its_place():
     estimators = {n for n in fedcore.__all__ if hasattr(getattr(fedcore, n), "fit")}
     assert estimators == _CLASSES.keys()
     for name in _CLASSES:
-        other = load_after_save(getattr(fedcore, name)())
-        assert repr(other) == repr(getattr(fedcore, name)())
+        needs = (FedMTLSVC(), {"C1": [1.0]}) if name == "FederatedSearchCV" else ()
+        other = load_after_save(getattr(fedcore, name)(*needs))
+        assert repr(other) == repr(getattr(fedcore, name)(*needs))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_search_comes_back_with_its_best(path, scaled):
+    X, y, clients = make_mtl_classification(**SIZES)
+    model, name = FedMTLSVC(random_state=0), "C1"
+    if scaled:
+        model = make_pipeline(FedStandardScaler("client"), model)
+        name = "fedmtlsvc__C1"
+    grid = [{name: [0.1, 1.0]}, {name.replace("C1", "loss"): ["squared_hinge"]}]
+    search = FederatedSearchCV(model, grid, cv=2, random_state=0)
+    search.fit(X, y, clients)
+    again = there_and_back(path, search)
+    assert_array_equal(again.predict(X, clients), search.predict(X, clients))
+    assert_array_equal(again.client_scores_, search.client_scores_)
+    for column, values in search.cv_results_.items():
+        assert type(again.cv_results_[column]) is type(values)
+        assert_array_equal(again.cv_results_[column], values)
+    assert again.best_params_ == search.best_params_
+    again.fit(X, y, clients)
+    assert_array_equal(again.client_scores_, search.client_scores_)
+
+
+@pytest.mark.parametrize("scope", ["federation", "client"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_scaler_comes_back(path, scope, missing, assert_same_fit):
+    X, _, clients = make_mtl_classification(**SIZES)
+    X[0, 0] = np.nan if missing else 0
+    scaler = FedStandardScaler(scope, handle_unknown="shared", engine=LocalEngine())
+    scaler.fit(X, clients=clients)
+    again = there_and_back(path, scaler)
+    assert_same_fit(scaler, again)
+    assert_array_equal(scaler.transform(X, clients), again.transform(X, clients))
 
 
 def load_after_save(model):

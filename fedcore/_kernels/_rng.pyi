@@ -7,6 +7,7 @@ CLIENTS: int
 ROWS: int
 DELAYS: int
 DROPOUTS: int
+FOLDS: int
 
 def uniform(
     seed: int, round: int, purpose: int, first: int, out: NDArray[np.float64]

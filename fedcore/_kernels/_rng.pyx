@@ -10,6 +10,7 @@ cdef extern from "fc_rng.h" nogil:
     int FC_RNG_ROWS
     int FC_RNG_DELAYS
     int FC_RNG_DROPOUTS
+    int FC_RNG_FOLDS
 
     void fc_rng_uniform(uint64_t seed, uint32_t round, uint32_t purpose,
                         uint32_t first, int32_t n, double *out)
@@ -23,6 +24,7 @@ CLIENTS = FC_RNG_CLIENTS
 ROWS = FC_RNG_ROWS
 DELAYS = FC_RNG_DELAYS
 DROPOUTS = FC_RNG_DROPOUTS
+FOLDS = FC_RNG_FOLDS
 
 
 cdef int check(uint32_t round, uint32_t purpose, Py_ssize_t end) except -1:

@@ -85,7 +85,8 @@ class Request:
                after another, in this order and in one `update` call, lanes side by
                side. None: the engine's own fixed blocks
     everyone : no sampling and no deadline in this exchange
-    evaluate : clients score held-out rows by `evaluate`, and do not work
+    evaluate : clients score held-out rows by `evaluate`, and do not work; all asked
+               clients of a cohort in one call
     passes   : passes of a client over its rows that the work takes, as far as is known:
                what it costs in virtual time
     """

@@ -13,7 +13,6 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_scalar, check_X_y
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -25,6 +24,7 @@ from ..federation.contract import Algorithm, Cohort
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import Outcome, run
+from .held_out import linear_scores
 
 LOSSES = ("squared", "logistic", "softmax")
 
@@ -82,8 +82,8 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators: a regressor for the squared loss, a classifier else.
 
     A subclass stores n_nonzero_coefs, loss, l2, weights, fit_intercept, tol,
-    max_rounds, engine, n_jobs, random_state and verbose, and has `_check_method` and
-    `_solve`.
+    max_rounds, engine, n_jobs, random_state and verbose, and has `_check_method`,
+    `_method` and `_solve`.
     """
 
     # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
@@ -91,6 +91,16 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _check_method(self) -> None:
         """Check the parameters that only this method has."""
+
+    @abstractmethod
+    def _method(self, problem: Problem) -> Any:
+        """Give the method with all its numbers."""
+
+    def _plan(self, engine, X, y, clients=None, sample_weight=None):
+        """Give method, rows and names of a fit that is left to others to run."""
+        self._check_parameters()
+        problem = self._problem(X, y, clients, sample_weight)
+        return self._method(problem), problem.cohort, problem.names
 
     @abstractmethod
     def _solve(self, problem: Problem) -> Solution:
@@ -259,8 +269,7 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **ROWS)
         check_places(X)
-        coef = np.atleast_2d(self.coef_).astype(X.dtype, copy=False)
-        return safe_sparse_dot(X, coef.T, dense_output=True) + self.intercept_
+        return linear_scores(X, np.atleast_2d(self.coef_), self.intercept_)
 
     @available_if(_has_classes)
     def decision_function(self, X):

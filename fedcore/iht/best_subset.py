@@ -162,9 +162,9 @@ default="samples"
         if not isinstance(self.pool_size, str) or self.pool_size != "auto":
             check_scalar(self.pool_size, "pool_size", Integral, min_val=1)
 
-    def _solve(self, problem: Problem) -> Solution:
+    def _method(self, problem: Problem) -> Splicing:
         always = self._columns(problem)
-        algorithm = Splicing(
+        return Splicing(
             loss=problem.loss,
             n_nonzero=problem.n_nonzero,
             l2=problem.l2,
@@ -176,6 +176,9 @@ default="samples"
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
         )
+
+    def _solve(self, problem: Problem) -> Solution:
+        algorithm = self._method(problem)
         outcome = self._run(algorithm, problem, _print_round)
         coef, intercept = algorithm.result(outcome.state)
         objective = outcome.state["objective"]

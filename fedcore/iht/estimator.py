@@ -27,12 +27,12 @@ class _HardThresholding(SparseLinearModel):
                 self.local_steps, "local_steps", Integral, min_val=1, max_val=65535
             )
 
-    def _solve(self, problem: Problem) -> Solution:
+    def _method(self, problem: Problem) -> IHT:
         automatic = isinstance(self.step_size, str)
         batch_size = self.batch_size
         if batch_size == "auto" or batch_size >= np.diff(problem.cohort.offsets).max():
             batch_size = 0  # all rows
-        algorithm = IHT(
+        return IHT(
             rule=self._rule,
             loss=problem.loss,
             n_nonzero=problem.n_nonzero,
@@ -47,6 +47,9 @@ class _HardThresholding(SparseLinearModel):
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
         )
+
+    def _solve(self, problem: Problem) -> Solution:
+        algorithm = self._method(problem)
         outcome = self._run(algorithm, problem, _print_round)
         state = outcome.state
         coef, intercept, objective = algorithm.result(state)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..federation.contract import Cohort, Key, Refused, Request, State
-from . import newton, participant, steps
+from . import held_out, losses, newton, participant, steps
 from .hello import describe
 
 
@@ -117,6 +117,11 @@ class IHT:
         coef = steps.dense(state, "").reshape(state["shape"])
         return coef, state["intercept"], state["best_objective"]
 
+    def final(self, state: State) -> dict[str, Any]:
+        """Give the model, for clients that score rows by it."""
+        coef, intercept, *_ = self.result(state)
+        return held_out.model_message(coef, intercept)
+
     # a participant
 
     def hello(self, cohort: Cohort) -> dict:
@@ -149,6 +154,16 @@ class IHT:
     ) -> dict:
         """Step or measure; see `participant`."""
         return participant.update(cohort, cs, self, message, active, key)
+
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score the held-out rows (n, C) by the model."""
+        return held_out.message_scores(cohort, message)
+
+    def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Loss (n,) of rows."""
+        return losses.values(self.loss, scores, target)
 
     def personal(
         self, cohort: Cohort, cs: participant.Clients, message: dict

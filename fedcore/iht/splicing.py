@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from .._clients import codes_of
 from ..federation.check import check_kept
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import second_order
+from . import held_out, losses, second_order
 from .hello import describe
 from .sweep import DEPENDENT, best_subset
 
@@ -303,6 +303,11 @@ class Splicing:
         state["try_index"], state["try_value"] = pool[chosen], x[chosen]
         state["task"] = "measure"
 
+    def final(self, state: State) -> dict[str, Any]:
+        """Give the model, for clients that score rows by it."""
+        coef, intercept, *_ = self.result(state)
+        return held_out.model_message(coef, intercept)
+
     # a participant
 
     def hello(self, cohort: Cohort) -> dict:
@@ -350,6 +355,16 @@ class Splicing:
         if "first" in message:
             answer |= second_order.moments(rows)
         return answer
+
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score the held-out rows (n, C) by the model."""
+        return held_out.message_scores(cohort, message)
+
+    def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Loss (n,) of rows."""
+        return losses.values(self.loss, scores, target)
 
     def personal(self, cohort: Cohort, cs: Any, message: dict) -> dict[str, Any]:
         """Give nothing: there is one model."""

@@ -38,10 +38,11 @@ from ..federation.message import MessageError
 from ..federation.run import run
 from .deployed import DeployedSVM
 from .envelope import SMOOTHING_FROM
+from .held_out import split_models
 from .newcomer import GAP, solve_newcomer
 from .personal import check_personal_features, personal_columns
 from .protocol import MTLSVM, row_weights
-from .stopping import hold_out, split_models
+from .stopping import hold_out
 
 MOST_SOLVED_COLUMNS = 200  # up to which csrc/fc_svm has an interior point for a client
 AGGREGATIONS = ("auto", "sequential", "envelope", "line_search", "safe", "sum")
@@ -214,6 +215,21 @@ class FedMTLSVM(DeployedSVM, ClientModels, BaseEstimator):
         else:
             vars(self).pop("best_validation_score_", None)
         return self
+
+    def _plan(self, engine, X, y, clients=None, sample_weight=None):
+        """Give method, rows and names of a fit that is left to others to run."""
+        if self.early_stopping or self.warm_start:
+            name = "early_stopping" if self.early_stopping else "warm_start"
+            raise ValueError(f"{name} is True, expected False in a search")
+        rows, y, clients, classes = self._checked(X, y, clients)
+        n, d = rows.shape
+        own_columns = self._own_columns(getattr(X, "columns", None), d)
+        groups = group_by_client(client_ids(clients, n, self._ids_name()))
+        weight = check_sample_weight(sample_weight, n)
+        cohort = cohort_of(kernel_rows(rows), y, weight, groups, classes)
+        sizes = (n, d, cohort.n_clients)
+        algorithm = self._algorithm(engine, *sizes, own_columns, warm=False)
+        return algorithm, cohort, groups.names
 
     def _starved(self, traffic, names):
         """Name the clients whose work never or hardly ever counted; warn of them."""

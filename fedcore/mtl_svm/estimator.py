@@ -146,7 +146,7 @@ default="auto"
         With an engine that may lose replies also gap_bound, above the gap of the model
         that a fit which stops there by its bound returns, and with `Timing`
         virtual_time (seconds, at the end); with early stopping validation_score,
-        accuracy or R^2 on held-out rows.
+        accuracy or R^2 on held-out rows, and validation_loss, their mean loss.
         `pandas.DataFrame` takes it as it is.
     best_validation_score_ : float
         With `early_stopping` alone.
@@ -252,6 +252,11 @@ default="auto"
             If a parameter or an argument is not as described; the estimator stays
             as it was.
         """
+        rows, y, clients, classes = self._checked(X, y, clients)
+        return self._fit(X, rows, y, clients, sample_weight, classes)
+
+    def _checked(self, X, y, clients):
+        """Check what `fit` gets; give rows, codes, identifiers and classes."""
         self._check_parameters()
         if self.class_weight is not None and not isinstance(self.class_weight, dict):
             check_choice("class_weight", self.class_weight, ("balanced",))
@@ -264,8 +269,7 @@ default="auto"
             )
         if isinstance(self.class_weight, dict):
             _check_class_weight(self.class_weight, classes)
-        code = code.astype(np.int32)
-        return self._fit(X, rows, code, clients, sample_weight, classes)
+        return rows, code.astype(np.int32), clients, classes
 
     def _check_rows(self, X, y):
         check_labels(y)
@@ -473,11 +477,15 @@ n_features_in_, feature_names_in_
             If a parameter or an argument is not as described; the estimator stays
             as it was.
         """
+        rows, y, clients, _ = self._checked(X, y, clients)
+        return self._fit(X, rows, y, clients, sample_weight)
+
+    def _checked(self, X, y, clients):
+        """Check what `fit` gets; give rows, targets, identifiers and no classes."""
         self._check_parameters()
         check_real(self.epsilon, "epsilon", min_val=0)
         rows, clients = self._split(X, clients)
-        rows, y = self._check_rows(rows, y)
-        return self._fit(X, rows, y, clients, sample_weight)
+        return *self._check_rows(rows, y), clients, None
 
     def _check_rows(self, X, y):
         X, y = check_X_y(X, y, estimator=self, y_numeric=True, **ROWS)

@@ -19,6 +19,7 @@ from . import (
     certificate,
     contact,
     envelope,
+    held_out,
     participant,
     stopping,
     switch,
@@ -236,6 +237,7 @@ class MTLSVM:
         figures = {"passes": state["passes"]}
         if self.patience:
             figures["validation_score"] = state["score"]
+            figures["validation_loss"] = state["loss"]
         if not self._is_additive(state) or state["judged"]:
             _, gap, primal = self._last(state)
             figures |= {"objective": float(primal.sum()), "gap": float(gap.max())}
@@ -256,6 +258,10 @@ class MTLSVM:
         is_last = np.array_equal(best, w) and state.get("judged", True)
         unknown = np.full(len(w), np.nan)
         return best, *((gap, primal) if is_last else (unknown, unknown))
+
+    def final(self, state: State) -> dict[str, Any]:
+        """Give w, for clients that score rows by it and their own part."""
+        return {"w": self.result(state)[0]}
 
     def _last(self, state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if state.get("certified"):
@@ -326,7 +332,18 @@ class MTLSVM:
         active: np.ndarray,
     ) -> dict:
         """Score the held-out rows; see `stopping`."""
-        return stopping.evaluate(cohort, cs, message, self.bias)
+        return stopping.evaluate(cohort, cs, message, self)
+
+    def scores(
+        self, cohort: Cohort, cs: Any, message: dict, personal: dict
+    ) -> np.ndarray:
+        """Score the held-out rows (n, C) by w and the clients' own v_k."""
+        w = np.asarray(message["w"])
+        return held_out.model_scores(cohort, w, personal["v"], self.bias)
+
+    def losses(self, scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Loss (n,) of rows, without C1 and weights."""
+        return held_out.row_losses(self.loss, self.epsilon, scores, target)
 
     def personal(
         self, cohort: Cohort, cs: participant.Clients, message: dict

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
-from .._client_scores import client_scores
 from ..federation.contract import Cohort, Request, State, Sum
 from . import participant
+from .held_out import model_scores, row_losses
 
-FIGURES = 4  # right answers or squared errors; weight; weighted sums of y and of y^2
+if TYPE_CHECKING:
+    from .protocol import MTLSVM
+
+# Right answers or squared errors; weight; weighted sums of y and y^2 about the centre,
+# and of losses.
+FIGURES = 5
 
 
 def hold_out(
@@ -54,6 +57,8 @@ def start(state: State) -> State:
         "best_score": -np.inf,
         "idle_rounds": 0,
         "score": np.nan,
+        "loss": np.nan,
+        "centre": 0.0,  # near the targets' mean: squares about it keep their digits
         "next_round": 1,
         "finished": False,
     }
@@ -77,7 +82,11 @@ def request(state: State) -> Request:
     step = state["step"] if "step" in state else np.ones((state["n_clients"], C))
     n_clients = len(step)
     return Request(
-        all={"w": state["tried_w"], "was_best": state["was_best"]},
+        all={
+            "w": state["tried_w"],
+            "was_best": state["was_best"],
+            "centre": state["centre"],
+        },
         each={"step": step},
         reply={"figures": Sum((FIGURES,))},
         clients=np.arange(n_clients, dtype=np.int32),
@@ -89,7 +98,7 @@ def request(state: State) -> Request:
 
 def judge(state: State, figures: np.ndarray, patience: int, regression: bool) -> State:
     """Read the score; go on, or stop when the best is `patience` rounds old."""
-    hits, weight, total, squares = figures.tolist()
+    hits, weight, total, squares, loss = figures.tolist()
     if regression:
         spread = squares - total * total / weight
         score = 1 - hits / spread if spread > 0 else 0.0
@@ -102,6 +111,8 @@ def judge(state: State, figures: np.ndarray, patience: int, regression: bool) ->
         "round": state["next_round"],
         "done": state["finished"] or idle >= patience,
         "score": score,
+        "loss": loss / weight,
+        "centre": state["centre"] + total / weight,
         "was_best": better,
         "idle_rounds": idle,
     }
@@ -113,56 +124,24 @@ def judge(state: State, figures: np.ndarray, patience: int, regression: bool) ->
 # a participant
 
 
-def evaluate(cohort: Cohort, cs: participant.Clients, message: dict, bias: float):
+def evaluate(cohort: Cohort, cs: participant.Clients, message: dict, svm: MTLSVM):
     """Score the held-out rows of all clients, and put the model aside."""
     held = cohort.held_out
     if message["was_best"]:
         cs.best = cs.tried
     cs.tried = participant.settled(cs, message["step"])
     v = participant.personal_models(cs, cs.tried)
-    K = cohort.n_clients
-    w, b, v, c = split_models(np.asarray(message["w"]), v, bias, K)
-    model = SimpleNamespace(
-        coef_=w,
-        intercept_=b,
-        client_coef_=v,
-        client_intercept_=c,
-        clients_=np.arange(K),
-    )
-    owners = np.repeat(np.arange(K), np.diff(held.offsets))
-    scores = client_scores(model, held.X, owners)
-    weight = np.ones(len(owners))
+    scores = model_scores(cohort, np.asarray(message["w"]), v, svm.bias)
+    weight = np.ones(len(scores))
     if held.sample_weight is not None:
         weight = held.sample_weight
     if held.classes is None:
-        value, y = (scores[:, 0] - held.y) ** 2, held.y
+        target, y = held.y, held.y - float(message["centre"])
+        value = (scores[:, 0] - target) ** 2
     else:
+        target, y = cs.held_code, np.zeros(len(scores))
         binary = scores.shape[1] == 1
-        told = scores[:, 0] > 0 if binary else scores.argmax(axis=1)
-        value, y = told == cs.held_code, np.zeros(len(owners))
-    terms = (value, np.ones(len(owners)), y, y * y)
+        value = (scores[:, 0] > 0 if binary else scores.argmax(axis=1)) == target
+    losses = row_losses(svm.loss, svm.epsilon, scores, target)
+    terms = (value, np.ones(len(scores)), y, y * y, losses)
     return {"figures": np.array([float(weight @ term) for term in terms])}
-
-
-def split_models(
-    w: np.ndarray, v: Any, bias: float, K: int
-) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray]:
-    """Split the constant column off w (C, length) and v, as intercepts."""
-    C, d = len(w), w.shape[1] - bool(bias)
-    if not bias:
-        return w.copy(), np.zeros(C), v, np.zeros((K, C))
-    if sparse.issparse(v):
-        v, last = _without_last(v, d)
-    else:
-        v, last = v[:, :, :d].copy(), v[:, :, d]
-    return w[:, :d].copy(), w[:, d] * bias, v, last.reshape(K, C) * bias
-
-
-def _without_last(v: sparse.csr_array, d: int) -> tuple[sparse.csr_array, np.ndarray]:
-    """Take the constant column, the last entry of each row, off a CSR array."""
-    ends = v.indptr[1:] - 1
-    rest = np.ones(v.nnz, bool)
-    rest[ends] = False
-    indptr = v.indptr - np.arange(len(v.indptr), dtype=v.indptr.dtype)
-    parts = (v.data[rest], v.indices[rest], indptr)
-    return sparse.csr_array(parts, shape=(v.shape[0], d)), v.data[ends]

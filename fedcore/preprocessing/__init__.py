@@ -1,0 +1,5 @@
+"""Preparing the rows of a federation without bringing them together."""
+
+from .estimator import FedStandardScaler
+
+__all__ = ["FedStandardScaler"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -19,6 +19,7 @@ from .clock import Clock, Traffic, columns_used
 from .contract import Algorithm, Cohort, Key, Request
 from .fold import Fold, block_bounds, dense_size
 from .message import down_size, up_size
+from .privacy import PrivateFold, PrivateRun, PrivateSums
 from .timing import Timing
 
 
@@ -33,6 +34,7 @@ class Exchange:
     n_late: int = 0
     n_dropped: int = 0
     virtual_time: float | None = None  # at the end
+    figures: dict[str, float] = field(default_factory=dict)  # for `history_`
 
 
 class LocalEngine:
@@ -52,6 +54,9 @@ class LocalEngine:
         "accepted", nothing; "sent", all of it, as in the paper to the letter, so that w
         is no longer the sum of what the clients hold. The latter is for
         ``aggregation="sum"`` and ``"safe"`` only.
+    privacy : PrivateSums, default=None
+        Each client masks its replies, so that the coordinator reads their sums alone;
+        optionally with noise, and `epsilon` in `history_`.
 
     Notes
     -----
@@ -68,11 +73,13 @@ class LocalEngine:
         client_fraction: float = 1.0,
         min_clients: int = 1,
         commit: str = "accepted",
+        privacy: PrivateSums | None = None,
     ):
         self.timing = timing
         self.client_fraction = client_fraction
         self.min_clients = min_clients
         self.commit = commit
+        self.privacy = privacy
 
     def __deepcopy__(self, memo: dict) -> LocalEngine:
         return self
@@ -80,9 +87,10 @@ class LocalEngine:
     def __repr__(self) -> str:
         timing = "" if self.timing is None else f"timing={self.timing!r}, "
         commit = "" if self.commit == "accepted" else f", commit={self.commit!r}"
+        privacy = "" if self.privacy is None else f", privacy={self.privacy!r}"
         return (
             f"LocalEngine({timing}client_fraction={self.client_fraction}, "
-            f"min_clients={self.min_clients}{commit})"
+            f"min_clients={self.min_clients}{commit}{privacy})"
         )
 
     @property
@@ -121,6 +129,16 @@ class LocalEngine:
                 "coordinator must know what each client keeps; of the multi-task SVM "
                 'only aggregation="sum" and "safe" can do without'
             )
+        private = None
+        if self.privacy is not None:
+            if not isinstance(self.privacy, PrivateSums):
+                raise ValueError(
+                    f"privacy is {self.privacy!r}, expected None or a PrivateSums"
+                )
+            if self.commit == "sent":
+                raise ValueError("commit is 'sent', expected 'accepted' with privacy")
+            self.privacy.check()
+            private = PrivateRun(self.privacy, cohort.n_clients, seed)
         n_asked = max(
             round(self.client_fraction * cohort.n_clients),
             min(self.min_clients, cohort.n_clients),
@@ -128,17 +146,26 @@ class LocalEngine:
         )
         clock = None if self.timing is None else Clock(self.timing, cohort)
         sent = self.commit == "sent"
-        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent)
+        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent, private)
 
 
 class LocalRun:
     """One run of an algorithm over one cohort that holds every client."""
 
     def __init__(
-        self, algorithm, cohort, seed, n_jobs, n_asked, clock=None, commit_sent=False
+        self,
+        algorithm,
+        cohort,
+        seed,
+        n_jobs,
+        n_asked,
+        clock=None,
+        commit_sent=False,
+        private=None,
     ):
         self._algorithm, self._cohort = algorithm, cohort
         self._clock: Clock | None = clock
+        self._private: PrivateRun | None = private
         self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
@@ -170,13 +197,21 @@ class LocalRun:
         """Send a request and fold what comes back, block by block."""
         lanes = self._lanes(request, key)
         down, n_asked, verdict = self._down_size(request), sum(map(len, lanes)), None
+        fold: Fold | PrivateFold
+        if self._private is not None:
+            fold = self._private.fold(request, np.concatenate(lanes))
+            # Each masks its own reply.
+            lanes = [lane[k : k + 1] for lane in lanes for k in range(len(lane))]
         if self._clock is not None:
             # What is rolled back need not be computed: those clients never work.
             up = self._up_sizes(request)
             verdict = self._clock.exchange(request, lanes, key, down, up)
             lanes = [lane[verdict.accepted[lane]] for lane in lanes]
             lanes = [lane for lane in lanes if len(lane)]
-        fold = Fold(request.reply, lanes, self._cohort.n_clients)
+        if self._private is None:
+            fold = Fold(request.reply, lanes, self._cohort.n_clients)
+        elif isinstance(fold, PrivateFold) and len(lanes) < fold.least:
+            lanes = []  # the sum stays hidden, and their work is taken back
 
         def work(active: np.ndarray) -> dict:
             message = dict(request.all)
@@ -202,6 +237,12 @@ class LocalRun:
             bytes_down=n_asked * down,
             bytes_up=fold.bytes_up(),
         )
+        if self._private is not None and isinstance(fold, PrivateFold):
+            answer = replace(
+                answer,
+                bytes_down=answer.bytes_down + fold.bytes_down(),
+                figures=self._private.figures(),
+            )
         if verdict is None or self._clock is None:
             return answer
         if self._commit_sent and len(verdict.in_vain):

@@ -3,6 +3,7 @@
 from .federation import LocalEngine, Timing
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
 from .mtl_svm import FedMTLSVC, FedMTLSVR
+from .persist import load, save
 
 __version__ = "0.1.0"
 
@@ -16,4 +17,6 @@ __all__ = [
     "LocalEngine",
     "Timing",
     "hard_threshold",
+    "load",
+    "save",
 ]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from scipy import sparse, stats
 from sklearn.base import clone
 
@@ -85,26 +84,6 @@ class ForgetfulEngine(LocalEngine):
         return link
 
 
-def assert_same_fit(one, other):
-    """Compare all fitted attributes bit by bit, but for the seconds that passed."""
-    names = [name for name in vars(one) if name.endswith("_")]
-    assert names == [name for name in vars(other) if name.endswith("_")]
-    for name in names:
-        a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, dict):
-            assert list(a) == list(b)
-            for column in a.keys() - {"time"}:
-                assert_array_equal(a[column], b[column], err_msg=column)
-        elif sparse.issparse(a):
-            for part in ("data", "indices", "indptr"):
-                assert_array_equal(getattr(a, part), getattr(b, part), err_msg=name)
-        elif hasattr(a, "outcome"):
-            for field in a.__dataclass_fields__:
-                assert_array_equal(getattr(a, field), getattr(b, field))
-        else:
-            assert_array_equal(a, b, err_msg=name)
-
-
 def forgetful(monkeypatch, **engine):
     """Give an engine; from now on all fits forget all but what they write down."""
 
@@ -116,11 +95,18 @@ def forgetful(monkeypatch, **engine):
     return ForgetfulEngine(**engine)
 
 
-def fit_both(monkeypatch, model, X, y, clients, **engine):
-    plain = clone(model).set_params(engine=LocalEngine(**engine)).fit(X, y, clients)
-    model.set_params(engine=forgetful(monkeypatch, **engine)).fit(X, y, clients)
-    assert_same_fit(plain, model)
-    return model
+@pytest.fixture
+def fit_both(monkeypatch, assert_same_fit):
+    """Return a function that fits with and without interruptions, and compares."""
+
+    def fit_both(model, X, y, clients, **engine):
+        plain = clone(model).set_params(engine=LocalEngine(**engine))
+        plain.fit(X, y, clients)
+        model.set_params(engine=forgetful(monkeypatch, **engine)).fit(X, y, clients)
+        assert_same_fit(plain, model)
+        return model
+
+    return fit_both
 
 
 STRAGGLERS = {
@@ -159,48 +145,48 @@ def numbers(kind="dense"):
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 @ENGINES
 @pytest.mark.parametrize("aggregation", RULES)
-def test_rules_of_the_svm(monkeypatch, aggregation, engine, kind):
+def test_rules_of_the_svm(fit_both, aggregation, engine, kind):
     model = FedMTLSVC(aggregation=aggregation, tol=1e-4, max_rounds=12, random_state=0)
     if aggregation == "envelope" and engine:
         engine = {}
-    model = fit_both(monkeypatch, model, *classes(kind=kind), **engine)
+    model = fit_both(model, *classes(kind=kind), **engine)
     if engine is STRAGGLERS:
         assert model.history_["n_late"].sum() > 0
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("aggregation", ["sequential", "envelope", "line_search"])
-def test_several_classes(monkeypatch, aggregation, loss):
+def test_several_classes(fit_both, aggregation, loss):
     model = FedMTLSVC(
         aggregation=aggregation, loss=loss, class_weight="balanced", random_state=0
     )
-    fit_both(monkeypatch, model.set_params(max_rounds=15), *classes(4))
+    fit_both(model.set_params(max_rounds=15), *classes(4))
 
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 @pytest.mark.parametrize("aggregation", ["sequential", "envelope", "safe"])
-def test_regression(monkeypatch, aggregation, loss):
+def test_regression(fit_both, aggregation, loss):
     model = FedMTLSVR(aggregation=aggregation, loss=loss, max_rounds=10, random_state=0)
-    fit_both(monkeypatch, model, *numbers())
+    fit_both(model, *numbers())
 
 
 @ENGINES
 @pytest.mark.parametrize("aggregation", ["sequential", "envelope", "line_search"])
-def test_early_stopping(monkeypatch, aggregation, engine):
+def test_early_stopping(fit_both, aggregation, engine):
     model = FedMTLSVC(aggregation=aggregation, early_stopping=True, random_state=0)
     if aggregation == "envelope" and engine:
         engine = {}
     model.set_params(n_iter_no_change=3, max_rounds=15, tol=1e-9)
-    fit_both(monkeypatch, model, *classes(3), **engine)
+    fit_both(model, *classes(3), **engine)
 
 
 @pytest.mark.parametrize("aggregation", RULES[1:])
-def test_kinks_where_personal_parts_are_free(monkeypatch, aggregation):
+def test_kinks_where_personal_parts_are_free(fit_both, aggregation):
     model = FedMTLSVC(C2=1e12, aggregation=aggregation, max_rounds=10, random_state=0)
-    fit_both(monkeypatch, model, *classes())
+    fit_both(model, *classes())
 
 
-def test_columns_that_come_once_are_set_apart(monkeypatch):
+def test_columns_that_come_once_are_set_apart(monkeypatch, fit_both):
     rng = np.random.default_rng(2)
     X = sparse.random_array((60, 2000), density=0.01, format="csr", rng=rng)
     y, clients = rng.integers(0, 2, 60), np.repeat(np.arange(6), 10)
@@ -212,24 +198,24 @@ def test_columns_that_come_once_are_set_apart(monkeypatch):
         "_set_lone_apart",
         lambda *args: with_mirror.append(set_apart(*args)),
     )
-    fit_both(monkeypatch, model, X, y, clients)
+    fit_both(model, X, y, clients)
     assert with_mirror
 
 
 @pytest.mark.parametrize("features", ["intercept", [0, 2]])
-def test_some_columns_personal(monkeypatch, features):
+def test_some_columns_personal(fit_both, features):
     model = FedMTLSVC(personal_features=features, max_rounds=10, random_state=0)
-    fit_both(monkeypatch, model, *classes())
+    fit_both(model, *classes())
 
 
-def test_float32(monkeypatch):
+def test_float32(fit_both):
     X, y, clients = classes()
     model = FedMTLSVC(aggregation="sequential", tol=1e-6, random_state=0)
-    fit_both(monkeypatch, model, X.astype(np.float32), y, clients)
+    fit_both(model, X.astype(np.float32), y, clients)
 
 
 @pytest.mark.parametrize("aggregation", ["sequential", "envelope"])
-def test_a_warm_start(monkeypatch, aggregation):
+def test_a_warm_start(monkeypatch, assert_same_fit, aggregation):
     X, y, clients = classes(3)
     model = FedMTLSVC(C2=2.0, aggregation=aggregation, warm_start=True, random_state=0)
     model.fit(X, y, clients).set_params(C2=1.0)
@@ -238,41 +224,41 @@ def test_a_warm_start(monkeypatch, aggregation):
     assert_same_fit(plain, model)
 
 
-def test_work_kept_though_it_came_too_late(monkeypatch):
+def test_work_kept_though_it_came_too_late(fit_both):
     model = FedMTLSVC(aggregation="safe", max_rounds=10, random_state=0)
-    fit_both(monkeypatch, model, *classes(), commit="sent", **STRAGGLERS)
+    fit_both(model, *classes(), commit="sent", **STRAGGLERS)
 
 
 @ENGINES
 @pytest.mark.parametrize("options", [{}, {"batch_size": 4, "step_size": 0.05}], ids=str)
 @pytest.mark.parametrize("rule", [FedIterHT, FedHT, DistributedIHT])
-def test_hard_thresholding(monkeypatch, rule, options, engine):
+def test_hard_thresholding(fit_both, rule, options, engine):
     model = rule(4, refit=True, max_rounds=15, random_state=0, **options)
-    fit_both(monkeypatch, model, *numbers(), **engine)
+    fit_both(model, *numbers(), **engine)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 @pytest.mark.parametrize("rule", [FedIterHT, FedHT])
-def test_control_variates(monkeypatch, rule, loss, kind):
+def test_control_variates(fit_both, rule, loss, kind):
     model = rule(4, loss=loss, control_variates=True, refit=True, l2=0.01)
     n_classes = 4 if loss == "softmax" else 2
     table = numbers(kind) if loss == "squared" else classes(n_classes, kind)
-    fit_both(monkeypatch, model.set_params(max_rounds=15, random_state=0), *table)
+    fit_both(model.set_params(max_rounds=15, random_state=0), *table)
 
 
-def test_refit_of_many_places(monkeypatch):
+def test_refit_of_many_places(monkeypatch, fit_both):
     monkeypatch.setattr(newton, "MOST_PLACES", 2)
     model = FedIterHT(4, loss="logistic", refit=True, l2=0.1, max_rounds=10)
-    fit_both(monkeypatch, model.set_params(random_state=0), *classes())
+    fit_both(model.set_params(random_state=0), *classes())
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-def test_best_subset(monkeypatch, loss):
+def test_best_subset(fit_both, loss):
     model = FedBestSubset(4, loss=loss, pool_size=6, l2=0.01, always_select=[1])
     n_classes = 4 if loss == "softmax" else 2
     table = numbers() if loss == "squared" else classes(n_classes)
-    fit_both(monkeypatch, model, *table)
+    fit_both(model, *table)
 
 
 def test_what_was_kept_elsewhere_is_refused():

@@ -12,7 +12,7 @@ from scipy import sparse, stats
 
 from fedcore import DistributedIHT, FedHT, FedIterHT, FedMTLSVC, LocalEngine, Timing
 from fedcore.datasets import make_iht_simulation, make_mtl_classification
-from fedcore.federation import PrivateSums, fixed_point, shamir
+from fedcore.federation import GaussianNoise, PrivateSums, fixed_point, shamir
 from fedcore.federation.contract import Choose, Cohort, Each, Request, Sum
 from fedcore.federation.message import MessageError, pack, unpack
 from fedcore.federation.run import run
@@ -385,3 +385,19 @@ def test_privacy_is_checked_before_any_work(tasks, options, text):
 def test_the_sequential_rule_is_refused_with_a_reason(tasks):
     with pytest.raises(ValueError, match="see each other's work"):
         fit(FedMTLSVC(aggregation="sequential"), tasks, privacy=PrivateSums())
+
+
+def test_a_resumed_run_has_the_same_bits(tasks, tmp_path):
+    options = {"aggregation": "line_search", "random_state": 0}
+    engine = {"privacy": PrivateSums(resolution=2.0**-10)}
+    whole = fit(FedMTLSVC(**options, max_rounds=6), tasks, **engine)
+    engine |= {"checkpoint": tmp_path / "run", "every": 1}
+    fit(FedMTLSVC(**options, max_rounds=3), tasks, **engine)
+    resumed = fit(FedMTLSVC(**options, max_rounds=6), tasks, **engine, resume=True)
+    assert_array_equal(resumed.coef_, whole.coef_)
+
+
+def test_noise_is_not_drawn_anew_from_a_checkpoint(tasks, tmp_path):
+    privacy = PrivateSums(noise=GaussianNoise(clip=1.0, multiplier=1.0))
+    with pytest.raises(ValueError, match="answered twice"):
+        fit(FedMTLSVC(), tasks, privacy=privacy, checkpoint=tmp_path / "run")

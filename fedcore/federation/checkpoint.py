@@ -11,7 +11,7 @@ import numpy as np
 from .message import MAX_BYTES, MessageError, pack, unpack
 from .values import decode, encode
 
-_MAX_JSON = 2**20  # a state is arrays and a few numbers
+_MAX_JSON = 2**16  # a state is arrays and a few numbers
 
 
 def pack_state(state: Mapping[str, Any]) -> bytes:

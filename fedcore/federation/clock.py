@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -74,6 +75,22 @@ class Clock:
     def traffic(self) -> Traffic:
         trace = Trace.of(self._parts) if self._timing.trace else None
         return Traffic(self._asked, self._accepted, trace)
+
+    def dump(self) -> dict[str, Any]:
+        """Give what time and traffic have made of it."""
+        trace = Trace.of(self._parts)
+        return {
+            "time": self.time,
+            "asked": self._asked.copy(),
+            "accepted": self._accepted.copy(),
+            "trace": tuple(getattr(trace, field.name) for field in fields(trace)),
+        }
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.time = kept["time"]
+        self._asked, self._accepted = kept["asked"], kept["accepted"]
+        self._parts = [kept["trace"]] if self._timing.trace else []
 
     def exchange(
         self, request: Request, lanes: list[np.ndarray], key: Key, down, up

@@ -90,6 +90,19 @@ class Ledger:
             raise ValueError(f"figures has {sorted(taken)}, names of the ledger itself")
         self._figures[-1].update((name, float(x)) for name, x in figures.items())
 
+    @classmethod
+    def of(cls, history: Mapping[str, np.ndarray]) -> Ledger:
+        """Go on from what `history` gave."""
+        ledger = cls()
+        costs = (history[name].tolist() for name in _COLUMNS)
+        ledger._lines = [list(line) for line in zip(*costs, strict=True)]
+        figures = {n: c.tolist() for n, c in history.items() if n not in _COLUMNS}
+        ledger._figures = [
+            {name: column[place] for name, column in figures.items()}
+            for place in range(len(ledger._lines))
+        ]
+        return ledger
+
     def history(self) -> dict[str, np.ndarray]:
         """Give the columns, one entry a round.
 

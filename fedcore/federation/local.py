@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,14 @@ from sklearn.utils import check_scalar
 
 from .._kernels import _rng
 from .check import check_reply
+from .checkpoint_file import CheckpointError, CheckpointFile
 from .clock import Clock, Traffic, columns_used
 from .contract import Algorithm, Cohort, Key, Request
+from .fingerprint import fingerprint
 from .fold import Fold, block_bounds, dense_size
-from .message import down_size, up_size
+from .message import MessageError, down_size, up_size
 from .privacy import PrivateFold, PrivateRun, PrivateSums
+from .progress import Progress
 from .timing import Timing
 
 
@@ -57,6 +61,19 @@ class LocalEngine:
     privacy : PrivateSums, default=None
         Each client masks its replies, so that the coordinator reads their sums alone;
         optionally with noise, and `epsilon` in `history_`.
+    checkpoint : path-like, default=None
+        File in which the run is saved as it goes, its rows excepted; or a folder, in
+        which each run has a file of its own, as a grid search needs. Two runs never
+        share a file at the same time.
+    every : int, default=10
+        Rounds from one checkpoint to the next. The end is saved too.
+    resume : bool, default=False
+        Go on from the checkpoint if there is one, with the same bits as a run that was
+        never interrupted; without it the file is overwritten. Method, engine, data and
+        seed must be those of the checkpoint. `max_rounds` may be another, `n_jobs` and
+        `verbose` do not matter, and with ``random_state=None`` the seed is taken from
+        the checkpoint; early stopping, which draws the rows to hold out, needs a number
+        there. Functions given to `Timing` are known by their names only.
 
     Notes
     -----
@@ -74,12 +91,18 @@ class LocalEngine:
         min_clients: int = 1,
         commit: str = "accepted",
         privacy: PrivateSums | None = None,
+        checkpoint: Any = None,
+        every: int = 10,
+        resume: bool = False,
     ):
         self.timing = timing
         self.client_fraction = client_fraction
         self.min_clients = min_clients
         self.commit = commit
         self.privacy = privacy
+        self.checkpoint = checkpoint
+        self.every = every
+        self.resume = resume
 
     def __deepcopy__(self, memo: dict) -> LocalEngine:
         return self
@@ -88,9 +111,13 @@ class LocalEngine:
         timing = "" if self.timing is None else f"timing={self.timing!r}, "
         commit = "" if self.commit == "accepted" else f", commit={self.commit!r}"
         privacy = "" if self.privacy is None else f", privacy={self.privacy!r}"
+        saves = ""
+        if self.checkpoint is not None:
+            saves = f", checkpoint={self.checkpoint!r}, every={self.every}"
+            saves += f", resume={self.resume}"
         return (
             f"LocalEngine({timing}client_fraction={self.client_fraction}, "
-            f"min_clients={self.min_clients}{commit}{privacy})"
+            f"min_clients={self.min_clients}{commit}{privacy}{saves})"
         )
 
     @property
@@ -137,8 +164,24 @@ class LocalEngine:
                 )
             if self.commit == "sent":
                 raise ValueError("commit is 'sent', expected 'accepted' with privacy")
+            if self.privacy.noise is not None and self.checkpoint is not None:
+                raise ValueError(
+                    "checkpoint is set, expected None with noise: exchanges that a "
+                    "resumed run does anew with other rounds to go would be answered "
+                    "twice, which the account does not cover"
+                )
             self.privacy.check()
+            if self.privacy.noise is not None and not getattr(
+                algorithm, "bears_noise", False
+            ):
+                raise ValueError(
+                    f"noise is {self.privacy.noise!r}, expected None: "
+                    f"{type(algorithm).__name__} steers by exact figures among its "
+                    "replies, such as counts and measured gaps, and would stop or go "
+                    "astray on noisy ones"
+                )
             private = PrivateRun(self.privacy, cohort.n_clients, seed)
+        self._check_checkpoint()
         n_asked = max(
             round(self.client_fraction * cohort.n_clients),
             min(self.min_clients, cohort.n_clients),
@@ -146,7 +189,23 @@ class LocalEngine:
         )
         clock = None if self.timing is None else Clock(self.timing, cohort)
         sent = self.commit == "sent"
-        return LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent, private)
+        run = LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent, private)
+        if self.checkpoint is not None:
+            run.keep_in(self)
+        return run
+
+    def _check_checkpoint(self) -> None:
+        check_scalar(self.every, "every", Integral, min_val=1)
+        if not isinstance(self.resume, bool | np.bool_):
+            raise ValueError(f"resume is {self.resume!r}, expected True or False")
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError("resume is True, checkpoint is None: expected a path")
+            return
+        if not isinstance(self.checkpoint, str | os.PathLike):
+            raise ValueError(
+                f"checkpoint is {self.checkpoint!r}, expected None or a path"
+            )
 
 
 class LocalRun:
@@ -168,6 +227,8 @@ class LocalRun:
         self._private: PrivateRun | None = private
         self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
+        self._keeper: LocalEngine | None = None
+        self._file: CheckpointFile | None = None
         self._everybody = np.arange(cohort.n_clients, dtype=np.int32)
         self._bounds = block_bounds(cohort)
         self._n_jobs = n_jobs
@@ -184,6 +245,56 @@ class LocalRun:
     def __exit__(self, *error) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        if self._file is not None:
+            self._file.close()
+
+    def keep_in(self, engine: LocalEngine) -> None:
+        """Save the run where and when `engine` says."""
+        self._keeper = engine
+
+    def resume(self, any_seed: bool) -> Progress | None:
+        """Take the checkpoint for this run; go on from it if there is one."""
+        engine = self._keeper
+        if engine is None:
+            return None
+        options = ("timing", "client_fraction", "min_clients", "commit", "privacy")
+        told = {name: getattr(engine, name) for name in options}
+        self._file = CheckpointFile(
+            engine.checkpoint,
+            every=engine.every,
+            told=fingerprint(self._algorithm, self._cohort, told),
+            seed=None if any_seed else self._seed,
+            max_rounds=getattr(self._algorithm, "max_rounds", None),
+        )
+        found = self._file.load() if engine.resume else None
+        if found is None:
+            return None
+        progress, extra = found
+        try:
+            self._state = self._algorithm.restore(
+                self._cohort, progress.agreement, extra["clients"]
+            )
+        except MessageError as error:
+            raise CheckpointError(f"checkpoint {self._file.path}: {error}") from None
+        if self._clock is not None:
+            self._clock.restore(extra["clock"])
+        if self._private is not None:
+            privacy = self._private.privacy
+            self._private = PrivateRun(
+                privacy, self._cohort.n_clients, progress.seed, extra["private"]
+            )
+        return progress
+
+    def save(self, progress: Progress, *, now: bool = False) -> None:
+        """Write the checkpoint if there is to be one, and it is time or `now`."""
+        if self._file is not None:
+            self._file.offer(progress, self._dump, now=now)
+
+    def _dump(self) -> dict[str, Any]:
+        clock = None if self._clock is None else self._clock.dump()
+        clients = self._algorithm.dump(self._cohort, self._state)
+        private = None if self._private is None else self._private.dump()
+        return {"clients": clients, "clock": clock, "private": private}
 
     def hellos(self) -> list[dict]:
         """Give the hello of each participant: here, one."""
@@ -300,7 +411,7 @@ class LocalRun:
         if request.everyone or self._n_asked == len(self._everybody):
             return self._everybody
         draws = np.empty(len(self._everybody))
-        _rng.uniform(self._seed, key[1], _rng.SAMPLING, 0, draws)
+        _rng.uniform(*key, _rng.SAMPLING, 0, draws)
         chosen = np.argpartition(draws, self._n_asked - 1)[: self._n_asked]
         return np.sort(chosen).astype(np.int32)
 

@@ -116,7 +116,13 @@ class PrivateRun:
     repeated; real ones draw theirs from the system.
     """
 
-    def __init__(self, privacy: PrivateSums, n_clients: int, seed: int):
+    def __init__(
+        self,
+        privacy: PrivateSums,
+        n_clients: int,
+        seed: int,
+        kept: dict[str, Any] | None = None,
+    ):
         from .masks import derive
 
         self.privacy = privacy
@@ -126,6 +132,13 @@ class PrivateRun:
         ]
         self._n_exchanges = np.zeros(n_clients, np.int64)
         self._n_opened = 0
+        if kept is not None:
+            self._n_exchanges = kept["n_exchanges"].copy()
+            self._n_opened = kept["n_opened"]
+
+    def dump(self) -> dict[str, Any]:
+        """Give what a resumed run must know."""
+        return {"n_exchanges": self._n_exchanges.copy(), "n_opened": self._n_opened}
 
     def fold(self, request: Request, asked: np.ndarray) -> PrivateFold:
         """Begin an exchange: keys and shares of all that are asked."""

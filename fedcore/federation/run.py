@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from .clock import Traffic
 from .contract import Algorithm, Cohort, State
-from .ledger import Ledger
+from .progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ def run(
     *,
     seed: int,
     n_jobs: int | None = None,
+    any_seed: bool = False,
     on_round: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Outcome:
     """Exchange messages until the algorithm says that it is done.
@@ -56,6 +57,8 @@ def run(
     n_jobs : int, optional
         Threads, as in joblib: None is 1, -1 all processors. The result does not
         depend on it.
+    any_seed : bool, default=False
+        Whether a checkpoint that the engine goes on from may bring its own seed.
     on_round : callable, optional
         Called with the round's number and its figures at the end of each round.
 
@@ -63,22 +66,26 @@ def run(
     -------
     Outcome
     """
-    ledger = Ledger()
     # The threads of BLAS would change the bits of long sums, and idle by spinning.
     with (
         threadpool_limits(1, user_api="blas"),
         engine.open(algorithm, cohort, seed, effective_n_jobs(n_jobs)) as link,
     ):
-        state, agreement = algorithm.start(link.hellos(), (seed, 0))
-        link.join(agreement)
-        exchange = 0
-        while not state["done"]:
-            key, begun, round = (seed, exchange + 1), perf_counter(), state["round"]
+        progress = link.resume(any_seed) if hasattr(link, "resume") else None
+        if progress is None:
+            state, agreement = algorithm.start(link.hellos(), (seed, 0))
+            link.join(agreement)
+            progress = Progress(seed, 0, state, agreement)
+        ledger = progress.ledger
+        while not progress.state["done"]:
+            state, begun = progress.state, perf_counter()
+            key, round = (progress.seed, progress.exchange + 1), state["round"]
             request = algorithm.broadcast(state, key)
             # Scoring draws nothing: the rest of the run is the same with it or without.
-            exchange += not request.evaluate
+            progress.exchange += not request.evaluate
             answer = link.exchange(request, key)
             state = algorithm.combine(state, answer.reply, answer.who, key)
+            progress.state = state
             ledger.exchange(
                 round,
                 bytes_down=answer.bytes_down,
@@ -97,6 +104,8 @@ def run(
                 ledger.report(figures)
                 if on_round is not None:
                     on_round(round, figures)
-        personal = link.close(algorithm.close(state))
+            if hasattr(link, "save"):
+                link.save(progress)
+        personal = link.close(algorithm.close(progress.state))
         traffic = getattr(link, "traffic", None)
-    return Outcome(state, personal, ledger.history(), traffic)
+    return Outcome(progress.state, personal, ledger.history(), traffic)

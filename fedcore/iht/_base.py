@@ -247,6 +247,7 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
                 problem.cohort,
                 seed=seed_of(self.random_state),
                 n_jobs=self.n_jobs,
+                any_seed=self.random_state is None,
                 on_round=on_round if self.verbose else None,
             )
         except MessageError as error:

@@ -172,6 +172,7 @@ class FedMTLSVM(ClientModels, BaseEstimator):
                 cohort,
                 seed=seed_of(seed),
                 n_jobs=self.n_jobs,
+                any_seed=self.random_state is None,
                 on_round=_print_round if self.verbose else None,
             )
         except MessageError as error:

@@ -147,7 +147,7 @@ class Site:
         return self._algorithm.personal(self._cohort, self._state, _read(message))
 
 
-@dataclass
+@dataclass(eq=False)
 class _Place:
     """What the coordinator knows of a site."""
 

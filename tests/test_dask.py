@@ -71,6 +71,14 @@ def test_hard_thresholding_has_the_bits_of_one_process(cluster, method):
     same(method(5, max_rounds=4, random_state=0), data, engines.DaskEngine(cluster))
 
 
+def test_early_stopping_scores_on_the_workers(cluster, tasks):
+    model = FedMTLSVC(
+        aggregation="line_search", max_rounds=5, random_state=0, early_stopping=True
+    )
+    there, here = same(model, tasks, engines.DaskEngine(cluster))
+    assert there.best_validation_score_ == here.best_validation_score_
+
+
 def test_a_fraction_of_the_clients_is_the_same_one(cluster, tasks):
     model = FedMTLSVC(aggregation="line_search", max_rounds=5, random_state=0)
     engine = engines.DaskEngine(cluster, client_fraction=0.4)

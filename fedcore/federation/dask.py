@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
 from time import monotonic
@@ -195,9 +195,10 @@ class DaskRun(LocalRun):
                 'aggregation="sequential" is for LocalEngine, expected "auto", '
                 '"envelope" or "line_search" with DaskEngine'
             )
-        if request.evaluate:
-            request = replace(request, clients=None, lanes=None, everyone=True)
-        lanes = self._lanes(request, key)
+        if request.evaluate:  # a site scores all its held-out rows at once
+            lanes = [self._everybody[a:b] for a, b in pairwise(self._cuts.tolist())]
+        else:
+            lanes = self._lanes(request, key)
         orders = self._orders(request, lanes, key)
         self._log.append(orders)
         calls = [
@@ -361,8 +362,9 @@ class DaskRun(LocalRun):
         return True
 
     def _leave(self, site: _Place) -> None:
-        if site.future is not None:
-            site.future.release()
+        # To forget it is not enough: errors and pending calls may hold on to an actor.
+        if site.future is not None and self._client.status == "running":
+            self._client.cancel([site.future], force=True)
         site.future = site.actor = None
 
 

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -22,6 +22,7 @@ from .contract import Algorithm, Cohort, Key, Request
 from .fingerprint import fingerprint
 from .fold import Fold, block_bounds, dense_size
 from .message import MessageError, down_size, up_size
+from .privacy import PrivateFold, PrivateRun, PrivateSums
 from .progress import Progress
 from .record import Record
 from .timing import Timing
@@ -39,6 +40,7 @@ class Exchange:
     n_dropped: int = 0
     n_refused: int = 0
     virtual_time: float | None = None  # at the end
+    figures: dict[str, float] = field(default_factory=dict)  # for `history_`
 
 
 class LocalEngine:
@@ -58,6 +60,9 @@ class LocalEngine:
         "accepted", nothing; "sent", all of it, as in the paper to the letter, so that w
         is no longer the sum of what the clients hold. The latter is for
         ``aggregation="sum"`` and ``"safe"`` only.
+    privacy : PrivateSums, default=None
+        Each client masks its replies, so that the coordinator reads their sums alone;
+        optionally with noise, and `epsilon` in `history_`.
     checkpoint : path-like, default=None
         File in which the run is saved as it goes, its rows excepted; or a folder, in
         which each run has a file of its own, as a grid search needs. Two runs never
@@ -91,6 +96,7 @@ class LocalEngine:
         client_fraction: float = 1.0,
         min_clients: int = 1,
         commit: str = "accepted",
+        privacy: PrivateSums | None = None,
         checkpoint: Any = None,
         every: int = 10,
         resume: bool = False,
@@ -100,6 +106,7 @@ class LocalEngine:
         self.client_fraction = client_fraction
         self.min_clients = min_clients
         self.commit = commit
+        self.privacy = privacy
         self.checkpoint = checkpoint
         self.every = every
         self.resume = resume
@@ -111,13 +118,14 @@ class LocalEngine:
     def __repr__(self) -> str:
         timing = "" if self.timing is None else f"timing={self.timing!r}, "
         commit = "" if self.commit == "accepted" else f", commit={self.commit!r}"
+        privacy = "" if self.privacy is None else f", privacy={self.privacy!r}"
         saves = ""
         if self.checkpoint is not None:
             saves = f", checkpoint={self.checkpoint!r}, every={self.every}"
             saves += f", resume={self.resume}"
         return (
             f"LocalEngine({timing}client_fraction={self.client_fraction}, "
-            f"min_clients={self.min_clients}{commit}{saves})"
+            f"min_clients={self.min_clients}{commit}{privacy}{saves})"
         )
 
     @property
@@ -158,6 +166,31 @@ class LocalEngine:
                 "coordinator must know what each client keeps; of the multi-task SVM "
                 'only aggregation="sum" and "safe" can do without'
             )
+        private = None
+        if self.privacy is not None:
+            if not isinstance(self.privacy, PrivateSums):
+                raise ValueError(
+                    f"privacy is {self.privacy!r}, expected None or a PrivateSums"
+                )
+            if self.commit == "sent":
+                raise ValueError("commit is 'sent', expected 'accepted' with privacy")
+            if self.privacy.noise is not None and self.checkpoint is not None:
+                raise ValueError(
+                    "checkpoint is set, expected None with noise: exchanges that a "
+                    "resumed run does anew with other rounds to go would be answered "
+                    "twice, which the account does not cover"
+                )
+            self.privacy.check()
+            if self.privacy.noise is not None and not getattr(
+                algorithm, "bears_noise", False
+            ):
+                raise ValueError(
+                    f"noise is {self.privacy.noise!r}, expected None: "
+                    f"{type(algorithm).__name__} steers by exact figures among its "
+                    "replies, such as counts and measured gaps, and would stop or go "
+                    "astray on noisy ones"
+                )
+            private = PrivateRun(self.privacy, cohort.n_clients, seed)
         self._check_checkpoint()
         n_asked = max(
             round(self.client_fraction * cohort.n_clients),
@@ -166,7 +199,7 @@ class LocalEngine:
         )
         clock = None if self.timing is None else Clock(self.timing, cohort)
         sent = self.commit == "sent"
-        run = LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent)
+        run = LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent, private)
         if self.replay is not None:
             run.repeat(self.replay)
         if self.checkpoint is not None:
@@ -191,10 +224,19 @@ class LocalRun:
     """One run of an algorithm over one cohort that holds every client."""
 
     def __init__(
-        self, algorithm, cohort, seed, n_jobs, n_asked, clock=None, commit_sent=False
+        self,
+        algorithm,
+        cohort,
+        seed,
+        n_jobs,
+        n_asked,
+        clock=None,
+        commit_sent=False,
+        private=None,
     ):
         self._algorithm, self._cohort = algorithm, cohort
         self._clock: Clock | None = clock
+        self._private: PrivateRun | None = private
         self._commit_sent, self._columns = commit_sent, None
         self._seed, self._n_asked = seed, n_asked
         self._keeper: LocalEngine | None = None
@@ -231,7 +273,7 @@ class LocalRun:
         engine = self._keeper
         if engine is None:
             return None
-        options = ("timing", "client_fraction", "min_clients", "commit")
+        options = ("timing", "client_fraction", "min_clients", "commit", "privacy")
         told = {name: getattr(engine, name) for name in options}
         self._file = CheckpointFile(
             engine.checkpoint,
@@ -252,6 +294,11 @@ class LocalRun:
             raise CheckpointError(f"checkpoint {self._file.path}: {error}") from None
         if self._clock is not None:
             self._clock.restore(extra["clock"])
+        if self._private is not None:
+            privacy = self._private.privacy
+            self._private = PrivateRun(
+                privacy, self._cohort.n_clients, progress.seed, extra["private"]
+            )
         return progress
 
     def save(self, progress: Progress, *, now: bool = False) -> None:
@@ -262,7 +309,8 @@ class LocalRun:
     def _dump(self) -> dict[str, Any]:
         clock = None if self._clock is None else self._clock.dump()
         clients = self._algorithm.dump(self._cohort, self._state)
-        return {"clients": clients, "clock": clock}
+        private = None if self._private is None else self._private.dump()
+        return {"clients": clients, "clock": clock, "private": private}
 
     def repeat(self, record: Record) -> None:
         """Let those work who did then."""
@@ -291,13 +339,21 @@ class LocalRun:
         if self._answered is not None:
             lanes = self._as_recorded(lanes)
         down, n_asked, verdict = self._down_size(request), sum(map(len, lanes)), None
+        fold: Fold | PrivateFold
+        if self._private is not None:
+            fold = self._private.fold(request, np.concatenate(lanes))
+            # Each masks its own reply.
+            lanes = [lane[k : k + 1] for lane in lanes for k in range(len(lane))]
         if self._clock is not None:
             # What is rolled back need not be computed: those clients never work.
             up = self._up_sizes(request)
             verdict = self._clock.exchange(request, lanes, key, down, up)
             lanes = [lane[verdict.accepted[lane]] for lane in lanes]
             lanes = [lane for lane in lanes if len(lane)]
-        fold = Fold(request.reply, lanes, self._cohort.n_clients)
+        if self._private is None:
+            fold = Fold(request.reply, lanes, self._cohort.n_clients)
+        elif isinstance(fold, PrivateFold) and len(lanes) < fold.least:
+            lanes = []  # the sum stays hidden, and their work is taken back
 
         def work(active: np.ndarray) -> dict:
             message = dict(request.all)
@@ -323,6 +379,12 @@ class LocalRun:
             bytes_down=n_asked * down,
             bytes_up=fold.bytes_up(),
         )
+        if self._private is not None and isinstance(fold, PrivateFold):
+            answer = replace(
+                answer,
+                bytes_down=answer.bytes_down + fold.bytes_down(),
+                figures=self._private.figures(),
+            )
         if verdict is None or self._clock is None:
             return answer
         if self._commit_sent and len(verdict.in_vain):

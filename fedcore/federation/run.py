@@ -108,6 +108,8 @@ def run(
             )
             if getattr(answer, "virtual_time", None) is not None:
                 ledger.report({"virtual_time": answer.virtual_time})
+            if getattr(answer, "figures", None):
+                ledger.report(answer.figures)
             if state["done"] or state["round"] > round:
                 figures = algorithm.report(state)
                 ledger.report(figures)

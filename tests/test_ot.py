@@ -93,7 +93,7 @@ def test_uniform_weights_of_float32_solve_as_none():
 
 
 def test_sets_of_different_sizes_go_to_pot():
-    X, _, _, rng = atoms(6)
+    X, _, _, _ = atoms(6)
     Y = np.repeat(X + 1, 2, axis=1)
     solved = wasserstein_batch(X, Y)
     assert_allclose(solved.cost, wasserstein_batch(X, X + 1).cost, rtol=1e-12)
@@ -176,7 +176,7 @@ def test_the_gradient_is_that_of_differences_at_fixed_plans(labelled):
 
 
 def test_steps_lower_the_loss_and_keep_the_simplex():
-    X, Y, alpha, rng = atoms(10, K=2, n=12)
+    X, Y, _, rng = atoms(10, K=2, n=12)
     logits = np.log(Y)
     batches = [(rng.standard_normal((12, 4)) + k, None) for k in range(2)]
     alphas = np.full((2, 2), 0.5)

@@ -95,8 +95,13 @@ def labelled_barycenter(
     check_real(tol, "tol", min_val=0)
 
     flat = X.reshape(K * n, d)
-    flat = flat - flat.mean(0)  # or far from 0 digits are lost
-    gram = (flat @ flat.T).astype(np.float64, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = flat - flat.mean(0)  # or far from 0 digits are lost
+        gram = (flat @ flat.T).astype(np.float64, copy=False)
+    if not np.isfinite(np.trace(gram)):
+        raise ValueError(
+            f"X has an entry of {np.abs(X).max():.1e}: squared distances overflow"
+        )
     heaviest = int(np.argmax(weights))
     share = np.zeros(K)
     share[heaviest] = 1
@@ -112,9 +117,7 @@ def labelled_barycenter(
     for turn in range(max_iter):
         C = _costs(gram, share, s)
         if assign(C, turn > 0, s, u, v, cost, slack) >= 0:
-            raise ValueError(
-                f"X has an entry of {np.abs(X).max():.1e}: squared distances overflow"
-            )
+            raise ValueError("X, Y or label_weight is so large that costs overflow")
         share = weights
         objective.append(float(weights @ cost))
         if turn and abs(objective[-2] - objective[-1]) <= tol * objective[0]:

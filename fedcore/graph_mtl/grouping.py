@@ -101,14 +101,14 @@ def group_clients(
         )
     S = _symmetric(Z)
     if method == "paper":
-        labels, eigenvalues = _paper_groups(S)
+        labels, eigenvalues = paper_groups(S)
     else:
-        labels, eigenvalues = spectral_groups(_affinity(S, background))
+        labels, eigenvalues = spectral_groups(affinity(S, background))
     return grouping_of(labels, eigenvalues)
 
 
 def grouping_of(labels: np.ndarray, eigenvalues: np.ndarray) -> Grouping:
-    """Number groups by their first members, and give the weights of mixing."""
+    """Give labels their lasting numbers, and the weights of mixing."""
     labels = by_first_member(labels)
     return Grouping(labels, int(labels.max()) + 1, eigenvalues, mixing_matrix(labels))
 
@@ -134,7 +134,7 @@ def _symmetric(Z: np.ndarray) -> np.ndarray:
     return S + S.T
 
 
-def _affinity(S: np.ndarray, background: float | str) -> np.ndarray:
+def affinity(S: np.ndarray, background: float | str) -> np.ndarray:
     """Make non-negative weights of a symmetric matrix, whatever its scale."""
     if len(S) == 1:
         return np.zeros((1, 1))
@@ -240,7 +240,7 @@ def _n_below_gap(values: np.ndarray) -> int:
     return int(np.argmax(gaps >= gaps.max() - SAME_GAP)) + 1
 
 
-def _paper_groups(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def paper_groups(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Group by the eigenvectors of D - Z whose eigenvalues are below 1, as printed."""
     P = np.maximum(S, 0)  # else degrees cancel, or turn negative
     np.fill_diagonal(P, 0)

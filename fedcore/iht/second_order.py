@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.special import expit, log_softmax
 
 from ..federation.contract import Cohort
-from . import losses
+from .. import _losses as losses
 
 CHUNK = 2**20  # numbers of a float64 copy of some rows, which then fits the cache
 

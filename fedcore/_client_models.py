@@ -15,54 +15,18 @@ from ._clients import client_ids, distinct, find_clients
 from ._rows import ROWS, check_places
 
 
-class ClientModels:
-    """Mixin of estimators that hold one linear model a client.
+class ClientRows:
+    """Mixin of estimators that have a model for each client.
 
     They have the parameters `client_column` and `handle_unknown`, and once fitted
-    `clients_`, `coef_`, `intercept_`, `client_coef_` and `client_intercept_`. They
-    say by `_predicted` what scores (n, C) mean, and by `_score_of_rows` what `score`
-    measures and how many rows it needs.
+    `clients_`. They score rows by `_scores_of`, say by `_predicted` what scores (n, C)
+    mean, and by `_score_of_rows` what `score` measures and how many rows it needs.
     """
 
     # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
     __metadata_request__fit = {"clients": True, "sample_weight": True}
     __metadata_request__predict = {"clients": True}
     __metadata_request__score = {"clients": True}
-
-    def coefficients(self, client: Any = None, part: str = "total") -> Any:
-        """Give the weights as a table, a row a client and a column a feature.
-
-        Parameters
-        ----------
-        client : hashable, default=None
-            This client alone; None: all of them.
-        part : {"total", "shared", "personal"}, default="total"
-            ``coef_ + client_coef_``, or one of the two. "shared" is the same for all
-            clients, and one row.
-
-        Returns
-        -------
-        table : pandas.DataFrame
-            With more than two classes a row for each client and class. The intercept,
-            if there is one, is the last column. Zeros are stored: of many clients
-            with many features name one.
-
-        Raises
-        ------
-        ValueError
-            If the client is unknown.
-        ImportError
-            If pandas is not installed.
-        """
-        check_is_fitted(self)
-        if not isinstance(part, str) or part not in PARTS:
-            raise ValueError(f"part == {part!r}, expected one of {PARTS}")
-        if client is None:
-            places, names = np.arange(len(self.clients_)), self.clients_
-        else:
-            places = np.array([self._place_of(client)])
-            names = client_ids([client], 1, "client")
-        return coefficient_table(self, places, names, part, self._own_names())
 
     def score_by_client(
         self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
@@ -95,7 +59,7 @@ class ClientModels:
         ids = np.repeat(self.clients_, n) if clients is None else clients
         ids = client_ids(ids, n, self._ids_name())
         owner = distinct(ids)[1]
-        predicted = self._predicted(client_scores(self, rows, owners))
+        predicted = self._predicted(self._scores_of(rows, owners))
         score, fewest = self._score_of_rows
         return score_table(score, y, predicted, ids, owner, sample_weight, fewest)
 
@@ -143,6 +107,78 @@ class ClientModels:
             )
         return found[0]
 
+    def _scores(self, X: Any, clients: Any) -> np.ndarray:
+        """Score (n, C) of each row by the model of its client."""
+        X, clients = self._fitted_rows(X, clients)
+        return self._scores_of(X, self._owners(clients, X.shape[0]))
+
+    def _owners(self, clients: Any, n: int) -> np.ndarray:
+        """Place of each row's client in clients_, -1 for the shared model."""
+        if clients is None:
+            if len(self.clients_) > 1:
+                raise ValueError(
+                    f"the model was fitted on {len(self.clients_)} clients: pass "
+                    f"clients=, one identifier a row; or, for scikit-learn's scorers "
+                    f"and whatever else passes X alone, set client_column= and let the "
+                    f"identifiers be a column of X"
+                )
+            return np.zeros(n, np.int64)
+        name = self._ids_name()
+        ids = client_ids(clients, n, name)
+        owners = find_clients(ids, self.clients_)
+        unknown = np.flatnonzero(owners < 0)
+        if len(unknown) and self.handle_unknown == "error":
+            raise ValueError(
+                f"{name} has {ids[unknown].tolist()[0]!r} in row {unknown[0]}, which "
+                f"was not there in fit ({len(unknown)} such rows); expected one of "
+                f"clients_, "
+                f'or handle_unknown="shared"'
+            )
+        return owners
+
+
+class ClientModels(ClientRows):
+    """Mixin of estimators that hold one linear model a client.
+
+    Once fitted they have `coef_`, `intercept_`, `client_coef_` and
+    `client_intercept_`.
+    """
+
+    def coefficients(self, client: Any = None, part: str = "total") -> Any:
+        """Give the weights as a table, a row a client and a column a feature.
+
+        Parameters
+        ----------
+        client : hashable, default=None
+            This client alone; None: all of them.
+        part : {"total", "shared", "personal"}, default="total"
+            ``coef_ + client_coef_``, or one of the two. "shared" is the same for all
+            clients, and one row.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            With more than two classes a row for each client and class. The intercept,
+            if there is one, is the last column. Zeros are stored: of many clients
+            with many features name one.
+
+        Raises
+        ------
+        ValueError
+            If the client is unknown.
+        ImportError
+            If pandas is not installed.
+        """
+        check_is_fitted(self)
+        if not isinstance(part, str) or part not in PARTS:
+            raise ValueError(f"part == {part!r}, expected one of {PARTS}")
+        if client is None:
+            places, names = np.arange(len(self.clients_)), self.clients_
+        else:
+            places = np.array([self._place_of(client)])
+            names = client_ids([client], 1, "client")
+        return coefficient_table(self, places, names, part, self._own_names())
+
     def _place_of(self, client: Any) -> int:
         """Place of one client in clients_, -1 for the shared model."""
         check_is_fitted(self)
@@ -182,31 +218,5 @@ class ClientModels:
             plain.feature_names_in_ = names
         return plain
 
-    def _scores(self, X: Any, clients: Any) -> np.ndarray:
-        """Score (n, C) of each row by the model of its client."""
-        X, clients = self._fitted_rows(X, clients)
-        return client_scores(self, X, self._owners(clients, X.shape[0]))
-
-    def _owners(self, clients: Any, n: int) -> np.ndarray:
-        """Place of each row's client in clients_, -1 for the shared model."""
-        if clients is None:
-            if len(self.clients_) > 1:
-                raise ValueError(
-                    f"the model was fitted on {len(self.clients_)} clients: pass "
-                    f"clients=, one identifier a row; or, for scikit-learn's scorers "
-                    f"and whatever else passes X alone, set client_column= and let the "
-                    f"identifiers be a column of X"
-                )
-            return np.zeros(n, np.int64)
-        name = self._ids_name()
-        ids = client_ids(clients, n, name)
-        owners = find_clients(ids, self.clients_)
-        unknown = np.flatnonzero(owners < 0)
-        if len(unknown) and self.handle_unknown == "error":
-            raise ValueError(
-                f"{name} has {ids[unknown].tolist()[0]!r} in row {unknown[0]}, which "
-                f"was not there in fit ({len(unknown)} such rows); expected one of "
-                f"clients_, "
-                f'or handle_unknown="shared"'
-            )
-        return owners
+    def _scores_of(self, rows: Any, owners: np.ndarray) -> np.ndarray:
+        return client_scores(self, rows, owners)

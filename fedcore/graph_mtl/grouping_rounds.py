@@ -101,7 +101,7 @@ def combine(method: GraphMTL, state: State, reply: dict, who: np.ndarray) -> boo
 
 
 def _moves(method, state, gradient, loss, who):
-    """Steps (N, p) whose effect on all peers is measured; zero for who is silent."""
+    """Give the steps (N, p) that all peers try; zero for who is silent."""
     squares = np.where(who, (np.where(who[:, None], gradient, 0) ** 2).sum(axis=1), 0)
     if method.statistic == "paper":
         length = state["step_of"]

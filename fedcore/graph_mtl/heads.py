@@ -10,7 +10,7 @@ from .. import _losses as losses
 
 MOST_NEWTON_STEPS = 25
 NEWTON_TOL = 1e-10
-FREE_RIDGE = 1e-9  # of intercepts of classifiers, which separable rows leave unbounded
+FREE_RIDGE = 1e-6  # of intercepts of classifiers, which separable rows leave unbounded
 
 
 def scores(

@@ -149,6 +149,16 @@ def move_heads(
         heads.solve_heads(*given)
 
 
+def head_objective(
+    method: GraphMTL, rows: Rows, s: np.ndarray, A: np.ndarray, c: np.ndarray
+) -> float:
+    """Fit the head of one client's rows in place at an encoder; give its objective."""
+    H = encode(method.encoder, rows.X, s)
+    move_heads(method, rows, H, A, c)
+    loss, _ = slopes(method.loss, rows, H, A, c)
+    return float(loss[0] + method.l2 / 2 * (A**2).sum())
+
+
 def slopes(loss, rows, H, A, c):
     """Mean loss of each head (K,), and the slope (n, r) of each in its codes."""
     F = heads.scores(H, A, c, rows.offsets)

@@ -96,7 +96,7 @@ class GraphMTL:
             "best": np.zeros(0),
         }
         steps.start_tables(state, np.tile(s, (N if alone else 1, 1)))
-        if self.topology == "dynamic":
+        if self.topology == "dynamic" and N > 1:
             state |= grouping_rounds.start(self, N, n_features)
             self._measure(state, first=True)
         return state
@@ -141,7 +141,7 @@ class GraphMTL:
             state["done"] = True
         if state["done"]:
             return
-        if self.topology == "dynamic":
+        if "heard" in state:
             if self.statistic == "paper":  # measures at the end of each round
                 self._measure(state)
                 return
@@ -151,9 +151,7 @@ class GraphMTL:
 
     def close(self, state: State) -> Request:
         """Send each client the final point of its group."""
-        return Request(
-            all={}, reply={}, each={"s": (state["base"], state["labels"])}
-        )
+        return Request(all={}, reply={}, each={"s": (state["base"], state["labels"])})
 
     def report(self, state: State) -> dict[str, float]:
         """Tell the objective, the mean over the clients, and the number of groups."""
@@ -197,9 +195,7 @@ class GraphMTL:
         names = ("A", "c", "trial_A", "trial_c")
         return {name: getattr(cs, name).copy() for name in names}
 
-    def restore(
-        self, cohort: Cohort, agreement: dict, kept: dict
-    ) -> participant.Peers:
+    def restore(self, cohort: Cohort, agreement: dict, kept: dict) -> participant.Peers:
         """Bind the rows, and put the heads back."""
         cs = self.join(cohort, agreement)
         for name, value in kept.items():

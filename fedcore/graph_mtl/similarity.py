@@ -44,8 +44,8 @@ def local_model(
 def _regular(A: np.ndarray, few: bool) -> np.ndarray:
     d = len(A)
     mean = np.trace(A) / d
-    light = 1e-10 * mean + np.finfo(float).tiny
-    return A + np.eye(d) * (RIDGE * mean if few else light)
+    share = RIDGE if few else 1e-10
+    return A + np.eye(d) * max(share * mean, np.finfo(float).tiny)
 
 
 def _logistic_model(X, y, weight, few):

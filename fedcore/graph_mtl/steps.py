@@ -100,9 +100,9 @@ def _step_groups(method, state, F, gradient, there, complete):
     Where members are missing, objectives are not of the same sum: nothing is judged.
     """
     if method.step_size != "auto":
-        state["base"] = state["point"].copy()
         state["F"][there, 0] = F[there]
         state["point"][there] -= method.step_size * gradient[there]
+        state["base"] = state["point"].copy()
         state["step"][:] = method.step_size
         return
     moved = state["point"] - state["base"]

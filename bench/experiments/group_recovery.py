@@ -25,7 +25,7 @@ SCENARIOS = {
 
 
 def found(X, y, clients, **given):
-    """Groups after as few rounds as the rule needs."""
+    """Find groups in as few rounds as the rule needs."""
     settings = {"max_rounds": 1, "random_state": 0} | given
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -61,7 +61,8 @@ def told_k(X, y, clients, k):
 
 def planted(n_seeds, n_samples, n_features):
     print(
-        f"\n{n_samples} rows, {n_features} columns, 2 dimensions a group, {n_seeds} seeds"
+        f"\n{n_samples} rows, {n_features} columns, 2 dimensions a group, "
+        f"{n_seeds} seeds"
     )
     print(f"{'exact recovery, %':18s}   auto  relu  paper  rival  told k")
     for name, scenario in SCENARIOS.items():
@@ -82,7 +83,7 @@ def planted(n_seeds, n_samples, n_features):
                 rival(X, y, clients),
                 told_k(X, y, clients, k),
             ]
-            right += [adjusted_rand_score(truth.groups, found) == 1 for found in labels]
+            right += [adjusted_rand_score(truth.groups, part) == 1 for part in labels]
         shares = "  ".join(f"{share:5.0f}" for share in 100 * right / n_seeds)
         print(f"{name:18s}  {shares}", flush=True)
 

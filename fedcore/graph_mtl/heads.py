@@ -7,6 +7,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, softmax
 
 from .. import _losses as losses
+from .._kernels import _heads
+
+LOSSES = ("squared", "logistic", "softmax")  # in the order of fc_head_loss
 
 MOST_NEWTON_STEPS = 25
 NEWTON_TOL = 1e-10
@@ -39,15 +42,8 @@ def step_heads(
 
     Weights sum to 1 over the rows of each head.
     """
-    for i in range(len(A)):
-        rows = slice(starts[i], starts[i + 1])
-        Hi, yi, wi = H[rows], y[rows], weight[rows, None]
-        most = losses.MOST_CURVATURE[loss]
-        step = 1 / (most * (1 + (wi * Hi**2).sum()) + l2[i])
-        for _ in range(n_steps):
-            E = wi * losses.slopes(loss, Hi @ A[i] + c[i], yi)
-            A[i] -= step * (Hi.T @ E + l2[i] * A[i])
-            c[i] -= step * E.sum(axis=0)
+    rows = np.ascontiguousarray(H), y.astype(float, copy=False), weight
+    _heads.steps(LOSSES.index(loss), starts, *rows, l2, A, c, n_steps)
 
 
 def solve_heads(
@@ -61,21 +57,12 @@ def solve_heads(
     c: np.ndarray,
 ) -> None:
     """Minimise each head's mean loss plus l2/2 |A|^2 in place; intercepts are free."""
-    solve = _ridge if loss == "squared" else _newton
+    if loss == "squared":
+        _heads.ridge(starts, np.ascontiguousarray(H), y, weight, l2, A, c)
+        return
     for i in range(len(A)):
         rows = slice(starts[i], starts[i + 1])
-        solve(loss, H[rows], y[rows], weight[rows], l2[i], A[i], c[i])
-
-
-def _ridge(loss, H, y, weight, l2, A, c):
-    mean, centre = weight @ H, weight @ y
-    Hc = H - mean
-    G = (Hc * weight[:, None]).T @ Hc
-    # Codes may all be the same: then any weights will do, and these are small.
-    least = max(l2, 1e-12 * np.trace(G) / len(G), np.finfo(float).tiny)
-    G[np.diag_indices_from(G)] += least
-    A[:, 0] = cho_solve(cho_factor(G), Hc.T @ (weight * (y - centre)))
-    c[0] = centre - mean @ A[:, 0]
+        _newton(loss, H[rows], y[rows], weight[rows], l2[i], A[i], c[i])
 
 
 def _newton(loss, H, y, weight, l2, A, c):

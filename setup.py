@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 KERNELS = {
     "_assign": ["csrc/fc_assign.c"],
     "_compact": ["csrc/fc_compact.c"],
+    "_heads": ["csrc/fc_heads.c"],
     "_iht": ["csrc/fc_iht.c", "csrc/fc_select.c", "csrc/fc_rng.c"],
     "_rng": ["csrc/fc_rng.c"],
     "_select": ["csrc/fc_select.c"],

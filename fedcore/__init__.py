@@ -1,6 +1,7 @@
 """Federated learning as scikit-learn estimators over compiled kernels."""
 
 from .federation import LocalEngine, Timing
+from .graph_mtl import FedGraphMTL
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
 from .model_selection import FederatedSearchCV
 from .mtl_svm import FedMTLSVC, FedMTLSVR
@@ -12,6 +13,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DistributedIHT",
     "FedBestSubset",
+    "FedGraphMTL",
     "FedHT",
     "FedIterHT",
     "FedMTLSVC",

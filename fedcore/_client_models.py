@@ -14,18 +14,79 @@ from ._client_tables import PARTS, coefficient_table, score_table
 from ._clients import client_ids, distinct, find_clients
 
 
-class ClientModels(ClientRows):
-    """Mixin of estimators that hold one linear model a client.
+class ClientScores(ClientRows):
+    """Mixin of estimators that have a model for each client.
 
-    Once fitted they have `coef_`, `intercept_`, `client_coef_` and
-    `client_intercept_` besides. They say by `_predicted` what scores (n, C) mean, and
-    by `_score_of_rows` what `score` measures and how many rows it needs.
+    They score rows by `_scores_of`, say by `_predicted` what scores (n, C) mean, and by
+    `_score_of_rows` what `score` measures and how many rows it needs.
     """
 
     # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
     __metadata_request__fit = {"clients": True, "sample_weight": True}
     __metadata_request__predict = {"clients": True}
     __metadata_request__score = {"clients": True}
+
+    def score_by_client(
+        self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Score each client's rows on their own.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As for `score`.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            Indexed by client, with columns n_rows and score, the worst first. A score
+            is NaN, and stands last, where rows are too few for one.
+            ``table.attrs["worst_tenth"]`` is the mean score of the worst tenth of the
+            clients, rounded up.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, or if `y` or `sample_weight` do not fit X.
+        ImportError
+            If pandas is not installed.
+        """
+        rows, clients = self._fitted_rows(X, clients)
+        n = rows.shape[0]
+        owners = self._owners(clients, n)
+        ids = np.repeat(self.clients_, n) if clients is None else clients
+        ids = client_ids(ids, n, self._ids_name())
+        owner = distinct(ids)[1]
+        predicted = self._predicted(self._scores_of(rows, owners))
+        score, fewest = self._score_of_rows
+        return score_table(score, y, predicted, ids, owner, sample_weight, fewest)
+
+    def _one_client(self, client: Any, ids: Any, n: int) -> Any:
+        """Name the client whose rows these are, by argument or by their column."""
+        if ids is None:
+            if client is None:
+                raise ValueError("client is None, expected an identifier")
+            return client_ids([client], 1, "client").tolist()[0]
+        found = distinct(client_ids(ids, n, self._ids_name()))[0].tolist()
+        if len(found) != 1 or (client is not None and found[0] != client):
+            raise ValueError(
+                f"{self._ids_name()} names the clients {found[:5]}, expected "
+                f"{'one' if client is None else repr(client)} alone"
+            )
+        return found[0]
+
+    def _scores(self, X: Any, clients: Any) -> np.ndarray:
+        """Score (n, C) of each row by the model of its client."""
+        X, clients = self._fitted_rows(X, clients)
+        return self._scores_of(X, self._owners(clients, X.shape[0]))
+
+
+class ClientModels(ClientScores):
+    """Mixin of estimators that hold one linear model a client.
+
+    Once fitted they have `coef_`, `intercept_`, `client_coef_` and
+    `client_intercept_` besides.
+    """
 
     def coefficients(self, client: Any = None, part: str = "total") -> Any:
         """Give the weights as a table, a row a client and a column a feature.
@@ -61,55 +122,6 @@ class ClientModels(ClientRows):
             places = np.array([self._place_of(client)])
             names = client_ids([client], 1, "client")
         return coefficient_table(self, places, names, part, self._own_names())
-
-    def score_by_client(
-        self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
-    ) -> Any:
-        """Score each client's rows on their own.
-
-        Parameters
-        ----------
-        X, y, clients, sample_weight
-            As for `score`.
-
-        Returns
-        -------
-        table : pandas.DataFrame
-            Indexed by client, with columns n_rows and score, the worst first. A score
-            is NaN, and stands last, where rows are too few for one.
-            ``table.attrs["worst_tenth"]`` is the mean score of the worst tenth of the
-            clients, rounded up.
-
-        Raises
-        ------
-        ValueError
-            As `predict`, or if `y` or `sample_weight` do not fit X.
-        ImportError
-            If pandas is not installed.
-        """
-        rows, clients = self._fitted_rows(X, clients)
-        n = rows.shape[0]
-        owners = self._owners(clients, n)
-        ids = np.repeat(self.clients_, n) if clients is None else clients
-        ids = client_ids(ids, n, self._ids_name())
-        owner = distinct(ids)[1]
-        predicted = self._predicted(client_scores(self, rows, owners))
-        score, fewest = self._score_of_rows
-        return score_table(score, y, predicted, ids, owner, sample_weight, fewest)
-
-    def _one_client(self, client: Any, ids: Any, n: int) -> Any:
-        """Name the client whose rows these are, by argument or by their column."""
-        if ids is None:
-            if client is None:
-                raise ValueError("client is None, expected an identifier")
-            return client_ids([client], 1, "client").tolist()[0]
-        found = distinct(client_ids(ids, n, self._ids_name()))[0].tolist()
-        if len(found) != 1 or (client is not None and found[0] != client):
-            raise ValueError(
-                f"{self._ids_name()} names the clients {found[:5]}, expected "
-                f"{'one' if client is None else repr(client)} alone"
-            )
-        return found[0]
 
     def _place_of(self, client: Any) -> int:
         """Place of one client in clients_, -1 for the shared model."""
@@ -150,7 +162,5 @@ class ClientModels(ClientRows):
             plain.feature_names_in_ = names
         return plain
 
-    def _scores(self, X: Any, clients: Any) -> np.ndarray:
-        """Score (n, C) of each row by the model of its client."""
-        X, clients = self._fitted_rows(X, clients)
-        return client_scores(self, X, self._owners(clients, X.shape[0]))
+    def _scores_of(self, rows: Any, owners: np.ndarray) -> np.ndarray:
+        return client_scores(self, rows, owners)

@@ -39,6 +39,7 @@ _CLASSES = {
     "FedBestSubset": "fedcore.iht",
     "FedStandardScaler": "fedcore.preprocessing",
     "FederatedSearchCV": "fedcore.model_selection",
+    "FedGraphMTL": "fedcore.graph_mtl",
 }
 _RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups}
 _SPARSE = {"csr_array": sparse.csr_array, "csr_matrix": sparse.csr_matrix}

@@ -1,6 +1,7 @@
 """Data with clients: one real set, simulations, partitioners, loaders."""
 
 from fedcore.datasets.files import load_clients
+from fedcore.datasets.gaussian_tasks import make_gaussian_tasks
 from fedcore.datasets.iht import make_iht_simulation
 from fedcore.datasets.kmeans import partition_kmeans
 from fedcore.datasets.mtl import make_mtl_classification, make_mtl_regression
@@ -15,6 +16,7 @@ __all__ = [
     "WATCH_EXERCISES",
     "load_clients",
     "load_watch",
+    "make_gaussian_tasks",
     "make_iht_simulation",
     "make_mtl_classification",
     "make_mtl_regression",

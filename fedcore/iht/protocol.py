@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import _losses as losses
 from ..federation.contract import Cohort, Key, Refused, Request, State
-from . import held_out, losses, newton, participant, steps
+from . import held_out, newton, participant, steps
 from .hello import describe
 
 

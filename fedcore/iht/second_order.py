@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_softmax
 
+from .. import _losses as losses
 from ..federation.contract import Cohort
-from . import losses
 
 CHUNK = 2**20  # numbers of a float64 copy of some rows, which then fits the cache
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import losses
+from .. import _losses as losses
 from .second_order import Rows
 
 POWER_STEPS = 20  # of the power iteration; the growth of the step makes up for the rest

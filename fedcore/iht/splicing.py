@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from .. import _losses as losses
 from .._clients import codes_of
 from ..federation.check import check_kept
 from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
-from . import held_out, losses, second_order
+from . import held_out, second_order
 from .hello import describe
 from .sweep import DEPENDENT, best_subset
 

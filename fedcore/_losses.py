@@ -1,4 +1,4 @@
-"""The losses of sparse models: value, slope and curvature of one row's."""
+"""The losses of models with scores: value, slope and curvature of one row's."""
 
 from __future__ import annotations
 

@@ -239,6 +239,7 @@ class RemoteRun:
             )
         for number in answered:
             self._members[number].accepted = self._number
+            self._members[number].pending = 0  # its place is taken again
         self._answered.append(answered)
         n_asked = sum(map(len, active.values()))
         return Exchange(
@@ -247,7 +248,8 @@ class RemoteRun:
             bytes_down=sum(map(len, messages.values())),
             bytes_up=bytes_up,
             n_dropped=n_asked - fold.n_active - counts["n_refused"],
-            **counts,
+            n_late=counts["n_late"],
+            n_refused=counts["n_refused"],
         )
 
     def _asked(self, member: Member, request: Request) -> np.ndarray:

@@ -184,7 +184,7 @@ def _models(peers, method, active):
     for k in active:
         rows = peers.probe.of(np.array([k]))
         weight = rows.weight * len(rows.y)
-        theta, V = similarity.local_model(rows.X, rows.y, weight, method.loss)
+        theta, V = similarity.local_model(rows.X, rows.y, weight)
         models.append(theta)
         packed.append(similarity.pack(V))
     return {"model": np.array(models), "covariance": np.array(packed)}

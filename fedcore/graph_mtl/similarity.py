@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit
 from scipy.stats import norm
 
 MOST_COLUMNS = 500  # up to which clients send the covariance of their local model
@@ -14,31 +13,27 @@ RIDGE = 1e-2
 FALSE_EDGES = (
     0.5  # expected number of links between clients that have nothing in common
 )
-MOST_NEWTON_STEPS = 30
 
 
 def local_model(
-    X: Any, y: np.ndarray, weight: np.ndarray, loss: str
+    X: Any, y: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a client's own linear model; give it (d,) and its covariance (d, d).
 
-    Least squares, or the logistic loss of labels 0 and 1; with a free intercept and a
-    light ridge, a heavier one where rows are fewer than columns. Weights have mean 1.
+    Least squares with a free intercept and a light ridge, a heavier one where rows are
+    fewer than columns. Weights have mean 1.
     """
     n, d = X.shape
     X = X.toarray() if hasattr(X, "toarray") else np.asarray(X, float)
-    few = n <= d + 2
-    if loss == "squared":
-        centred = X - np.average(X, axis=0, weights=weight)
-        target = y - np.average(y, weights=weight)
-        A = (centred * weight[:, None]).T @ centred
-        factor = cho_factor(_regular(A, few))
-        theta = cho_solve(factor, centred.T @ (weight * target))
-        free = n - 1 - np.trace(cho_solve(factor, A))
-        rest = weight @ (target - centred @ theta) ** 2
-        inner = cho_solve(factor, cho_solve(factor, A).T)
-        return theta, inner * (rest / max(free, 1.0))
-    return _logistic_model(X, y, weight, few)
+    centred = X - np.average(X, axis=0, weights=weight)
+    target = y - np.average(y, weights=weight)
+    A = (centred * weight[:, None]).T @ centred
+    factor = cho_factor(_regular(A, few=n <= d + 2))
+    theta = cho_solve(factor, centred.T @ (weight * target))
+    free = n - 1 - np.trace(cho_solve(factor, A))
+    rest = weight @ (target - centred @ theta) ** 2
+    inner = cho_solve(factor, cho_solve(factor, A).T)
+    return theta, inner * (rest / max(free, 1.0))
 
 
 def _regular(A: np.ndarray, few: bool) -> np.ndarray:
@@ -46,27 +41,6 @@ def _regular(A: np.ndarray, few: bool) -> np.ndarray:
     mean = np.trace(A) / d
     share = RIDGE if few else 1e-10
     return A + np.eye(d) * max(share * mean, np.finfo(float).tiny)
-
-
-def _logistic_model(X, y, weight, few):
-    """Newton's method; the covariance is that of the Fisher information."""
-    n, d = X.shape
-    centred = X - np.average(X, axis=0, weights=weight)
-    Xc = np.column_stack([centred, np.ones(n)])
-    ridge = np.einsum("ij,ij,i->j", centred, centred, weight) * RIDGE
-    ridge = np.append(np.full(d, ridge.mean() + np.finfo(float).tiny), 1e-3)
-    a = np.zeros(d + 1)
-    for _ in range(MOST_NEWTON_STEPS):
-        p = expit(Xc @ a)
-        gradient = Xc.T @ (weight * (p - y)) + ridge * a
-        A = (Xc * (weight * p * (1 - p))[:, None]).T @ Xc
-        factor = cho_factor(A + np.diag(ridge))
-        step = cho_solve(factor, gradient)
-        a -= step / max(1.0, np.abs(Xc @ step).max() / 4)
-        if np.abs(step).max() <= 1e-8 * (1 + np.abs(a).max()):
-            break
-    V = cho_solve(factor, cho_solve(factor, A).T)
-    return a[:d], V[:d, :d]
 
 
 def pack(V: np.ndarray) -> np.ndarray:

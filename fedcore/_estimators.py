@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -19,6 +20,20 @@ def check_engine(engine: Any) -> None:
     if engine is not None and (isinstance(engine, type) or not hasattr(engine, "open")):
         raise ValueError(
             f"engine == {engine!r}, expected None or an engine such as LocalEngine()"
+        )
+
+
+def check_classes(classes: np.ndarray, loss: str) -> None:
+    """Raise ValueError if a loss of scores cannot tell these classes apart."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has 1 class ({classes.tolist()[0]!r}), expected at least 2 classes"
+        )
+    if loss == "logistic" and len(classes) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is "
+            f"{type_of_target(classes)}: y has {len(classes)} classes; "
+            f'loss="softmax" takes any number'
         )
 
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_scalar, check_X_y
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._client_column import check_client_column
@@ -26,7 +26,13 @@ from .._clients import (
     group_by_client,
     with_client,
 )
-from .._estimators import check_choice, check_engine, seed_of, sorted_names
+from .._estimators import (
+    check_choice,
+    check_classes,
+    check_engine,
+    seed_of,
+    sorted_names,
+)
 from .._rows import (
     ROWS,
     check_labels,
@@ -368,16 +374,7 @@ class FedGraphMTL(ClientScores, BaseEstimator):
             return X, np.ascontiguousarray(y, np.float64), None
         check_classification_targets(y)
         classes, code = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has 1 class ({classes.tolist()[0]!r}), expected at least 2 classes"
-            )
-        if self.loss == "logistic" and len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is "
-                f"{type_of_target(classes)}: y has {len(classes)} classes; "
-                f'loss="softmax" takes any number'
-            )
+        check_classes(classes, self.loss)
         return X, code.reshape(y.shape).astype(np.int32), classes
 
     def _algorithm(self, n_features, by_name, n_clients) -> GraphMTL:

@@ -14,11 +14,17 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_scalar, check_X_y
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._clients import client_ids, cohort_of, group_by_client
-from .._estimators import check_choice, check_engine, seed_of, sorted_names
+from .._estimators import (
+    check_choice,
+    check_classes,
+    check_engine,
+    seed_of,
+    sorted_names,
+)
 from .._rows import ROWS, check_places, check_real, check_sample_weight, kernel_rows
 from ..federation.contract import Algorithm, Cohort
 from ..federation.local import LocalEngine
@@ -183,7 +189,7 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
             y = np.ascontiguousarray(y, np.float64)
         else:
             classes, y = np.unique(y, return_inverse=True)
-            self._check_classes(classes)
+            check_classes(classes, self.loss)
             y = y.astype(np.int32)
             n_outputs = len(classes) if self.loss == "softmax" else 1
         limit = np.iinfo(np.int32).max
@@ -207,18 +213,6 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
             columns=np.asarray(X.columns) if hasattr(X, "columns") else None,
             names=groups.names,
         )
-
-    def _check_classes(self, classes: np.ndarray) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has 1 class ({classes.tolist()[0]!r}), expected at least 2 classes"
-            )
-        if self.loss == "logistic" and len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is "
-                f"{type_of_target(classes)}: y has {len(classes)} classes; "
-                f'loss="softmax" takes any number'
-            )
 
     def _client_weights(self, names: np.ndarray) -> str | tuple[float, ...]:
         """Bring an array of weights from the order of clients_ into that of names."""

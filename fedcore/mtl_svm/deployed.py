@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 
-from .._clients import client_ids, cohort_of, group_by_client
+from .._clients import by_name, client_ids, cohort_of, group_by_client
 from .._estimators import check_choice, sorted_names
 from .._rows import check_real, kernel_rows
 
@@ -50,10 +48,7 @@ class DeployedSVM:
             classes, code = np.unique(y, return_inverse=True)
             y = code.astype(np.int32)
         ids = client_ids(clients, rows.shape[0], self._ids_name())
-        order = np.argsort(_sortable(ids), kind="stable")
-        if (order[1:] < order[:-1]).any():
-            rows, y, ids = rows[order], y[order], ids[order]
-        groups = group_by_client(ids)
+        groups = by_name(group_by_client(ids))
         cohort = cohort_of(kernel_rows(rows), y, None, groups, classes)
         return cohort, groups.names
 
@@ -64,7 +59,6 @@ class DeployedSVM:
         v = np.empty((0, *w.shape)) if personal is None else personal["v"]
         if sparse.issparse(v):
             v = sparse.csr_array(v)
-        by_name = None
         if "classes" in agreement:
             fitted.classes_ = agreement["classes"]
             weight = agreement["class_weight"]
@@ -72,8 +66,8 @@ class DeployedSVM:
                 fitted.class_weight_ = np.ones(len(fitted.classes_))
             else:
                 fitted.class_weight_ = weight[0] if len(weight) == 1 else weight[:, 1]
-        fitted.clients_, by_name = sorted_names(names)
-        fitted._set_models(w, v, by_name, algorithm.bias)
+        fitted.clients_, order = sorted_names(names)
+        fitted._set_models(w, v, order, algorithm.bias)
         fitted.n_features_in_ = w.shape[1] - bool(algorithm.bias)
         fitted.n_features_in_ += self.client_column is not None
         rounds = history["round"]
@@ -84,11 +78,3 @@ class DeployedSVM:
         fitted.dual_gap_kind_ = "bound" if bounded else "measured"
         fitted.starved_ = fitted.clients_[:0]
         return fitted
-
-
-def _sortable(ids: np.ndarray) -> Any:
-    try:
-        np.sort(ids)
-    except TypeError:  # of kinds that do not compare
-        return np.array([f"{type(i).__name__} {i}" for i in ids.tolist()])
-    return ids

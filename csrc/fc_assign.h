@@ -27,7 +27,8 @@ enum { FC_ASSIGN_NOT_FINITE = -1 };
  *   u, v  (n)   out: prices of rows and columns (v: in/out), u_i = C[i, s(i)] - v_s(i)
  *   cost        out: mean of C[i, s(i)], added up in rows' order
  *   slack       out: the certificate, the largest u_i + v_j - C_ij, 0 but for rounding;
- *               the mean cost is at most slack above the optimum
+ *               the mean cost is at most slack above the optimum, up to
+ *               rounding of u and v
  *
  * Returns FC_ASSIGN_NOT_FINITE, with nothing usable, if an entry is NaN or infinite, or
  * so large that sums of them are. Allocates nothing. */

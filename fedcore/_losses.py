@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import expit, log_softmax
 
 # The second derivative along any direction of the scores never exceeds this.
 MOST_CURVATURE = {"squared": 1.0, "logistic": 0.25, "softmax": 0.5}
+
+
+def agree_on_outputs(loss: str, hellos: list[dict]) -> dict[str, Any]:
+    """Say how many scores a row has, and the classes of all hellos if there are any."""
+    if loss == "squared":
+        return {"n_outputs": 1}
+    classes = np.unique(np.concatenate([hello["classes"] for hello in hellos]))
+    n_outputs = len(classes) if loss == "softmax" else 1
+    return {"n_outputs": n_outputs, "classes": classes}
 
 
 def values(loss: str, scores: np.ndarray, y: np.ndarray) -> np.ndarray:

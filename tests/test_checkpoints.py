@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from fedcore import (
     DistributedIHT,
     FedBestSubset,
+    FedGraphMTL,
     FedHT,
     FedIterHT,
     FedMTLSVC,
@@ -73,6 +74,7 @@ def saved(path, **options):
         FedIterHT(3, tol=0, control_variates=True, random_state=0),
         FedHT(3, tol=0, step_size=0.05, batch_size=4, random_state=0),
         DistributedIHT(3, tol=0, random_state=0),
+        FedGraphMTL(n_components=3, tol=0, regroup_every=4, random_state=0),
         FedBestSubset(3, loss="logistic", l2=0.01, random_state=0),
     ],
     ids=lambda model: f"{type(model).__name__}-{getattr(model, 'aggregation', '')}",

@@ -13,10 +13,10 @@ from sklearn.base import clone
 
 from fedcore import FedHT, FedIterHT, FedMTLSVC, LocalEngine
 from fedcore.datasets import make_iht_simulation, make_mtl_classification
+from fedcore.federation import dask as engines
 from fedcore.federation.contract import Cohort
 
 distributed = pytest.importorskip("distributed")
-engines = pytest.importorskip("fedcore.federation.dask")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

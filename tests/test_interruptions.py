@@ -11,6 +11,7 @@ from sklearn.base import clone
 from fedcore import (
     DistributedIHT,
     FedBestSubset,
+    FedGraphMTL,
     FedHT,
     FedIterHT,
     FedMTLSVC,
@@ -92,6 +93,7 @@ def forgetful(monkeypatch, **engine):
 
     monkeypatch.setattr("fedcore.mtl_svm.base.run", forgetful_run)
     monkeypatch.setattr("fedcore.iht._base.run", forgetful_run)
+    monkeypatch.setattr("fedcore.graph_mtl.estimator.run", forgetful_run)
     return ForgetfulEngine(**engine)
 
 
@@ -259,6 +261,25 @@ def test_best_subset(fit_both, loss):
     n_classes = 4 if loss == "softmax" else 2
     table = numbers() if loss == "squared" else classes(n_classes)
     fit_both(model, *table)
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"step_size": 0.05, "mixing_steps": 2},
+        {"encoder": "relu", "n_probes": 3},
+        {"grouping": "paper", "regroup_every": 2},
+        {"transference": "exact", "n_probes": 2, "head_steps": 3},
+        {"topology": "none"},
+        {"topology": np.full((8, 8), 1 / 8)},
+    ],
+    ids=["models", "steps", "probes", "paper", "exact", "none", "given"],
+)
+def test_graphs(fit_both, options, engine):
+    model = FedGraphMTL(n_components=3, max_rounds=7, random_state=0, **options)
+    fit_both(model, *numbers(), **engine)
 
 
 def test_what_was_kept_elsewhere_is_refused():

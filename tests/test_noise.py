@@ -16,8 +16,10 @@ from fedcore.federation.contract import Cohort, Request, Sum
 from fedcore.federation.noise import discrete_gaussian
 from fedcore.federation.run import run
 
-masks = pytest.importorskip("fedcore.federation.masks")
+pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
+
+from fedcore.federation import masks  # noqa: E402 (it needs cryptography)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -17,7 +17,9 @@ from fedcore.federation.contract import Choose, Cohort, Each, Request, Sum
 from fedcore.federation.message import MessageError, pack, unpack
 from fedcore.federation.run import run
 
-masks = pytest.importorskip("fedcore.federation.masks")
+pytest.importorskip("cryptography")
+
+from fedcore.federation import masks  # noqa: E402 (it needs cryptography)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*starved:UserWarning"

@@ -100,6 +100,16 @@ class Request:
     evaluate: bool = False
     passes: float = 1.0
 
+    def content(self, clients: np.ndarray | slice) -> dict[str, Any]:
+        """Give what these clients get: `all`, and their own rows of `each`."""
+        content = dict(self.all)
+        for name, rows in self.each.items():
+            if isinstance(rows, tuple):
+                content[name] = rows[0][rows[1][clients]]
+            else:
+                content[name] = rows[clients]
+        return content
+
 
 @dataclass(frozen=True, slots=True)
 class Cohort:

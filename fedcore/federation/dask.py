@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 
 from .check import check_reply
 from .checkpoint import pack_state, unpack_state
-from .contract import Algorithm, Chosen, Cohort, Entries, Key, Request
+from .contract import Algorithm, Cohort, Key, Request
 from .fold import Fold
-from .local import Exchange, LocalRun
-from .message import pack, unpack
+from .local import Exchange, LocalRun, check_sampling, number_asked
+from .wire import plain_reply, read_reply
 
 LOOK = 0.5  # seconds between looks at whether a silent worker is still there
 GRACE = 10.0  # seconds in which the scheduler notices that a worker is gone
@@ -86,10 +86,8 @@ class DaskEngine:
         self, algorithm: Algorithm, cohort: Cohort, seed: int, n_jobs: int
     ) -> DaskRun:
         """Begin a run; use the result as a context manager."""
-        limits = {"min_val": 0, "max_val": 1, "include_boundaries": "right"}
-        check_scalar(self.client_fraction, "client_fraction", Real, **limits)
-        for name in ("min_clients", "every"):
-            check_scalar(getattr(self, name), name, Integral, min_val=1)
+        check_sampling(self)
+        check_scalar(self.every, "every", Integral, min_val=1)
         check_scalar(self.retries, "retries", Integral, min_val=0)
         neither = {"min_val": 0, "include_boundaries": "neither"}
         check_scalar(self.timeout, "timeout", Real, **neither)
@@ -98,11 +96,7 @@ class DaskEngine:
                 "warm_start is True, expected False with DaskEngine: what it keeps of "
                 "each row would have to leave the workers"
             )
-        n_asked = max(
-            round(self.client_fraction * cohort.n_clients),
-            min(self.min_clients, cohort.n_clients),
-            1,
-        )
+        n_asked = number_asked(self, cohort.n_clients)
         return DaskRun(self, algorithm, cohort, seed, n_asked)
 
 
@@ -128,14 +122,14 @@ class Site:
         """Do the work of each lane; give a reply a lane."""
         replies = []
         for data, active in zip(messages, lanes, strict=True):
-            message, state = _read(data), self._state
+            message, state = unpack_state(data), self._state
             if evaluate:
                 reply = self._algorithm.evaluate(self._cohort, state, message, active)
             else:
                 reply = self._algorithm.update(
                     self._cohort, state, message, active, key
                 )
-            replies.append(_pack_reply(reply))
+            replies.append(pack_state(plain_reply(reply)))
         return replies
 
     def dump(self) -> bytes:
@@ -144,7 +138,9 @@ class Site:
 
     def personal(self, message: bytes) -> dict:
         """Give the clients' personal parts."""
-        return self._algorithm.personal(self._cohort, self._state, _read(message))
+        return self._algorithm.personal(
+            self._cohort, self._state, unpack_state(message)
+        )
 
 
 @dataclass(eq=False)
@@ -211,7 +207,7 @@ class DaskRun(LocalRun):
                 continue
             replies = self._answer(site, call)
             for data, local in zip(replies, order[1], strict=True):
-                reply = _unpack_reply(data)
+                reply = read_reply(request.reply, unpack_state(data))
                 check_reply(request.reply, reply, len(local))
                 fold.add(local + site.cohort.first, reply)
         if len(self._log) >= self._engine.every:
@@ -229,7 +225,7 @@ class DaskRun(LocalRun):
         parts = []
         for site in self._sites:
             own = np.arange(site.cohort.n_clients) + site.cohort.first
-            message = _message(request, own)
+            message = pack_state(request.content(own))
             parts.append(self._call(site, "personal", message))
         return {name: _stack([part[name] for part in parts]) for name in parts[0]}
 
@@ -237,11 +233,11 @@ class DaskRun(LocalRun):
         """Give each site its messages, one a lane, and lanes in its own numbers."""
         orders: list[tuple] = [([], [], request.evaluate, key) for _ in self._sites]
         # Where all clients get the same, it is written once.
-        common = None if request.each else pack(request.all)
+        common = None if request.each else pack_state(request.all)
         for lane in lanes:
             place = int(np.searchsorted(self._cuts, lane[0], side="right")) - 1
             messages, own = orders[place][:2]
-            messages.append(common or _message(request, lane))
+            messages.append(common or pack_state(request.content(lane)))
             own.append(lane - np.int32(self._sites[place].cohort.first))
         return orders
 
@@ -389,54 +385,6 @@ def _part(cohort: Cohort, a: int, b: int) -> Cohort:
         None if warm is None else warm[:, rows],
         None if cohort.held_out is None else _part(cohort.held_out, a, b),
     )
-
-
-def _message(request: Request, active: np.ndarray) -> bytes:
-    """Write what some clients get: `all`, and their own rows of `each`."""
-    message = dict(request.all)
-    for name, rows in request.each.items():
-        if isinstance(rows, tuple):
-            message[name] = rows[0][rows[1][active]]
-        else:
-            message[name] = rows[active]
-    return pack(message)
-
-
-def _read(data: bytes) -> dict:
-    arrays, _ = unpack(data)
-    return {name: a if a.ndim else a.item() for name, a in arrays.items()}
-
-
-def _pack_reply(reply: dict) -> bytes:
-    """Write a reply: `Entries` and `Chosen` by their fields."""
-    flat: dict[str, Any] = {}
-    for name, value in reply.items():
-        if isinstance(value, Entries):
-            flat[f"{name}.rows"], flat[f"{name}.counts"] = value.rows, value.counts
-            if value.index is not None:
-                flat[f"{name}.index"] = value.index
-        elif isinstance(value, Chosen):
-            flat[f"{name}.key"], flat[f"{name}.client"] = value.key, value.client
-            flat[f"{name}.value"] = value.value
-        else:
-            flat[name] = value
-    return pack(flat)
-
-
-def _unpack_reply(data: bytes) -> dict:
-    flat, _ = unpack(data)
-    reply: dict[str, Any] = {}
-    for name, value in flat.items():
-        owner, _, field = name.rpartition(".")
-        if field == "rows":
-            index = flat.get(f"{owner}.index")
-            reply[owner] = Entries(index, value, flat[f"{owner}.counts"])
-        elif field == "key":
-            client = int(flat[f"{owner}.client"])
-            reply[owner] = Chosen(float(value), client, flat[f"{owner}.value"])
-        elif not owner:
-            reply[name] = value
-    return reply
 
 
 def _stack(parts: list) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
+from .._estimators import seed_of
 from .deploy import Deployable
 from .remote import RemoteEngine
 from .run import run
@@ -34,7 +34,7 @@ def coordinate(estimator: Deployable, engine: RemoteEngine, *, out: Any = None) 
     algorithm = estimator._deployed_algorithm(engine)
     random_state = getattr(estimator, "random_state", None)
     # As `fit` draws it, so that a LocalEngine can repeat the run.
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    seed = seed_of(random_state)
     outcome = run(algorithm, engine, None, seed=seed, any_seed=random_state is None)
     fitted = estimator._deployed_result(
         *(algorithm, outcome.state, None, np.array([], object)),

@@ -145,15 +145,7 @@ class LocalEngine:
         self, algorithm: Algorithm, cohort: Cohort, seed: int, n_jobs: int
     ) -> LocalRun:
         """Begin a run; use the result as a context manager."""
-        check_scalar(
-            self.client_fraction,
-            "client_fraction",
-            Real,
-            min_val=0,
-            max_val=1,
-            include_boundaries="right",
-        )
-        check_scalar(self.min_clients, "min_clients", Integral, min_val=1)
+        check_sampling(self)
         if self.timing is not None and not isinstance(self.timing, Timing):
             raise ValueError(f"timing is {self.timing!r}, expected None or a Timing")
         if self.commit not in ("accepted", "sent"):
@@ -168,35 +160,10 @@ class LocalEngine:
             )
         private = None
         if self.privacy is not None:
-            if not isinstance(self.privacy, PrivateSums):
-                raise ValueError(
-                    f"privacy is {self.privacy!r}, expected None or a PrivateSums"
-                )
-            if self.commit == "sent":
-                raise ValueError("commit is 'sent', expected 'accepted' with privacy")
-            if self.privacy.noise is not None and self.checkpoint is not None:
-                raise ValueError(
-                    "checkpoint is set, expected None with noise: exchanges that a "
-                    "resumed run does anew with other rounds to go would be answered "
-                    "twice, which the account does not cover"
-                )
-            self.privacy.check()
-            if self.privacy.noise is not None and not getattr(
-                algorithm, "bears_noise", False
-            ):
-                raise ValueError(
-                    f"noise is {self.privacy.noise!r}, expected None: "
-                    f"{type(algorithm).__name__} steers by exact figures among its "
-                    "replies, such as counts and measured gaps, and would stop or go "
-                    "astray on noisy ones"
-                )
+            self._check_privacy(algorithm)
             private = PrivateRun(self.privacy, cohort.n_clients, seed)
         self._check_checkpoint()
-        n_asked = max(
-            round(self.client_fraction * cohort.n_clients),
-            min(self.min_clients, cohort.n_clients),
-            1,
-        )
+        n_asked = number_asked(self, cohort.n_clients)
         clock = None if self.timing is None else Clock(self.timing, cohort)
         sent = self.commit == "sent"
         run = LocalRun(algorithm, cohort, seed, n_jobs, n_asked, clock, sent, private)
@@ -205,6 +172,28 @@ class LocalEngine:
         if self.checkpoint is not None:
             run.keep_in(self)
         return run
+
+    def _check_privacy(self, algorithm: Algorithm) -> None:
+        if not isinstance(self.privacy, PrivateSums):
+            raise ValueError(
+                f"privacy is {self.privacy!r}, expected None or a PrivateSums"
+            )
+        if self.commit == "sent":
+            raise ValueError("commit is 'sent', expected 'accepted' with privacy")
+        noise = self.privacy.noise
+        if noise is not None and self.checkpoint is not None:
+            raise ValueError(
+                "checkpoint is set, expected None with noise: exchanges that a "
+                "resumed run does anew with other rounds to go would be answered "
+                "twice, which the account does not cover"
+            )
+        self.privacy.check()
+        if noise is not None and not getattr(algorithm, "bears_noise", False):
+            raise ValueError(
+                f"noise is {noise!r}, expected None: {type(algorithm).__name__} steers "
+                "by exact figures among its replies, such as counts and measured gaps, "
+                "and would stop or go astray on noisy ones"
+            )
 
     def _check_checkpoint(self) -> None:
         check_scalar(self.every, "every", Integral, min_val=1)
@@ -218,6 +207,19 @@ class LocalEngine:
             raise ValueError(
                 f"checkpoint is {self.checkpoint!r}, expected None or a path"
             )
+
+
+def check_sampling(engine: Any) -> None:
+    """Raise an error if `client_fraction` or `min_clients` is out of range."""
+    limits = {"min_val": 0, "max_val": 1, "include_boundaries": "right"}
+    check_scalar(engine.client_fraction, "client_fraction", Real, **limits)
+    check_scalar(engine.min_clients, "min_clients", Integral, min_val=1)
+
+
+def number_asked(engine: Any, n_clients: int) -> int:
+    """Count the clients that a round asks."""
+    share = round(engine.client_fraction * n_clients)
+    return max(share, min(engine.min_clients, n_clients), 1)
 
 
 class LocalRun:
@@ -356,12 +358,7 @@ class LocalRun:
             lanes = []  # the sum stays hidden, and their work is taken back
 
         def work(active: np.ndarray) -> dict:
-            message = dict(request.all)
-            for name, rows in request.each.items():
-                if isinstance(rows, tuple):
-                    message[name] = rows[0][rows[1][active]]
-                else:
-                    message[name] = rows[active]
+            message = request.content(active)
             if request.evaluate:
                 return self._algorithm.evaluate(
                     self._cohort, self._state, message, active
@@ -422,9 +419,7 @@ class LocalRun:
 
     def close(self, request: Request) -> dict:
         """Send the last message; give the clients' personal parts."""
-        message = {**request.all}
-        for name, rows in request.each.items():
-            message[name] = rows[0][rows[1]] if isinstance(rows, tuple) else rows
+        message = request.content(slice(None))
         return self._algorithm.personal(self._cohort, self._state, message)
 
     def _lanes(self, request: Request, key: Key) -> list[np.ndarray]:

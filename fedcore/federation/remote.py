@@ -275,7 +275,7 @@ class RemoteRun:
             "key": list(key),
             "evaluate": request.evaluate,
             "active": asked,
-            "content": _content(request, asked + member.first),
+            "content": request.content(asked + member.first),
         }
 
     def _find_moved(self) -> None:
@@ -414,7 +414,7 @@ class RemoteRun:
             active[member.name] = asked
             messages[member.address] = pack_state(
                 self._head(member, "close")
-                | {"content": _content(request, asked + member.first)}
+                | {"content": request.content(asked + member.first)}
                 | {"state": state, "history": history}
             )
         nothing = Request(all={}, reply={})
@@ -502,14 +502,3 @@ class RemoteRun:
                 f"checkpoint is of no run over sites: {error!r:.80}"
             ) from None
         log.info("going on from round %d", self._round)
-
-
-def _content(request: Request, clients: np.ndarray) -> dict[str, Any]:
-    """Give what a message tells these clients."""
-    content = dict(request.all)
-    for name, rows in request.each.items():
-        if isinstance(rows, tuple):
-            content[name] = rows[0][rows[1][clients]]
-        else:
-            content[name] = rows[clients]
-    return content

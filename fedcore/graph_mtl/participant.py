@@ -54,11 +54,10 @@ class Peers:
 
     A (K, r, C), c (K, C) : in use
     trial_A, trial_c      : those at the last common point
-    rows, probe           : to learn from, and to measure similarities on
+    rows                  : to learn from, and to measure similarities on
     """
 
     rows: Rows
-    probe: Rows
     A: np.ndarray
     c: np.ndarray
     trial_A: np.ndarray
@@ -70,9 +69,8 @@ def join(cohort: Cohort, agreement: dict) -> Peers:
     K, r, C = cohort.n_clients, agreement["n_components"], agreement["n_outputs"]
     classes = agreement.get("classes")
     rows = rows_of(cohort, classes)
-    probe = rows if cohort.held_out is None else rows_of(cohort.held_out, classes)
     A, c = np.zeros((K, r, C)), np.zeros((K, C))
-    return Peers(rows, probe, A, c, np.zeros_like(A), np.zeros_like(c))
+    return Peers(rows, A, c, np.zeros_like(A), np.zeros_like(c))
 
 
 def rows_of(cohort: Cohort, classes: np.ndarray | None) -> Rows:
@@ -182,7 +180,7 @@ def _models(peers, method, active):
     """Give local linear models and the lower triangles of their covariances."""
     models, packed = [], []
     for k in active:
-        rows = peers.probe.of(np.array([k]))
+        rows = peers.rows.of(np.array([k]))
         weight = rows.weight * len(rows.y)
         theta, V = similarity.local_model(rows.X, rows.y, weight)
         models.append(theta)
@@ -192,11 +190,11 @@ def _models(peers, method, active):
 
 def _probe(peers, method, message, active):
     """Give loss and gradient at a common point with solved heads, or at one's own."""
-    s, rows = np.asarray(message["s"]), peers.probe.of(active)
+    s, rows = np.asarray(message["s"]), peers.rows.of(active)
     if message["own"]:
         gradient, loss = np.empty(s.shape), np.empty(len(active))
         for i, k in enumerate(active):
-            part = peers.probe.of(np.array([k]))
+            part = peers.rows.of(np.array([k]))
             H = encode(method.encoder, part.X, s[i])
             A, c = peers.A[k : k + 1], peers.c[k : k + 1]
             loss[i : i + 1], slope = slopes(method.loss, part, H, A, c)
@@ -214,7 +212,7 @@ def _probe(peers, method, message, active):
 
 def _trial(peers, method, message, active):
     """Give the loss (K, N) after a step of each peer from one's own point."""
-    moves, rows = np.asarray(message["moves"]), peers.probe.of(active)
+    moves, rows = np.asarray(message["moves"]), peers.rows.of(active)
     s = np.asarray(message["s"])
     table = np.broadcast_to(s, (len(active), s.shape[-1]))
     if message["own"]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..federation.contract import Cohort, Key, Refused, Request, State
+from .. import _losses as losses
+from ..federation.contract import Cohort, Key, Request, State
+from ..federation.hello import check_alike
 from . import grouping_rounds, participant, steps
 from .encoders import random_encoder
 
@@ -56,25 +58,10 @@ class GraphMTL:
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
         """Agree on columns and classes, and on where all start."""
-        n_features, client = hellos[0]["n_features"], 0
-        for hello in hellos:
-            if hello["n_features"] != n_features:
-                raise Refused(
-                    client,
-                    f"its rows have n_features={hello['n_features']}, "
-                    f"those of client 0 have {n_features}",
-                )
-            client += len(hello["n_rows"])
-        agreement: dict[str, Any] = {
-            "n_outputs": 1,
-            "n_components": self.n_components,
-        }
-        if self.loss != "squared":
-            classes = np.unique(np.concatenate([h["classes"] for h in hellos]))
-            agreement["classes"] = classes
-            if self.loss == "softmax":
-                agreement["n_outputs"] = len(classes)
-        return self._start(client, n_features, key[0]), agreement
+        N, n_features = check_alike(hellos, "n_features"), hellos[0]["n_features"]
+        agreement = losses.agree_on_outputs(self.loss, hellos)
+        agreement["n_components"] = self.n_components
+        return self._start(N, n_features, key[0]), agreement
 
     def _start(self, N: int, n_features: int, seed: int) -> State:
         alone = self.topology == "none" or self.mixing is not None
@@ -118,6 +105,8 @@ class GraphMTL:
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Fold the replies into the next state."""
+        # What follows fills arrays in place: those of the old state must stay.
+        state = {name: _own(value) for name, value in state.items()}
         if state["task"] == "train":
             state["round_ended"] = False
             steps.combine(self, state, reply, who)
@@ -201,3 +190,7 @@ class GraphMTL:
         for name, value in kept.items():
             getattr(cs, name)[...] = value
         return cs
+
+
+def _own(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -9,6 +9,17 @@ import numpy as np
 from ..federation.contract import Cohort
 
 
+def shares(weights: str | tuple[float, ...], mass: np.ndarray) -> np.ndarray:
+    """Give p_k (K,), of clients with rows of these total weights."""
+    if weights == "samples":
+        share = mass
+    elif weights == "uniform":
+        share = np.ones(len(mass))
+    else:
+        share = np.array(weights, float)
+    return share / share.sum()
+
+
 def describe(cohort: Cohort) -> dict[str, Any]:
     """Give n_rows and mass (K,), the sums of weights; n_features; classes, if any."""
     sizes = np.diff(cohort.offsets)

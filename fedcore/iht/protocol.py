@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import _losses as losses
-from ..federation.contract import Cohort, Key, Refused, Request, State
+from ..federation.contract import Cohort, Key, Request, State
+from ..federation.hello import check_alike
 from . import held_out, newton, participant, steps
-from .hello import describe
+from .hello import describe, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +57,12 @@ class IHT:
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
         """Agree on columns, classes and the weights of the clients."""
-        n_features, client = hellos[0]["n_features"], 0
-        for hello in hellos:
-            if hello["n_features"] != n_features:
-                raise Refused(
-                    client,
-                    f"its rows have n_features={hello['n_features']}, "
-                    f"those of client 0 have {n_features}",
-                )
-            client += len(hello["mass"])
-        agreement: dict[str, Any] = {"n_outputs": 1}
-        if self.loss != "squared":
-            classes = np.unique(np.concatenate([h["classes"] for h in hellos]))
-            agreement["classes"] = classes
-            if self.loss == "softmax":
-                agreement["n_outputs"] = len(classes)
-        agreement["share"] = self._shares(np.concatenate([h["mass"] for h in hellos]))
+        check_alike(hellos, "n_features")
+        agreement = losses.agree_on_outputs(self.loss, hellos)
+        mass = np.concatenate([hello["mass"] for hello in hellos])
+        agreement["share"] = shares(self.weights, mass)
+        n_features = hellos[0]["n_features"]
         return steps.start(self, agreement["n_outputs"], n_features), agreement
-
-    def _shares(self, mass: np.ndarray) -> np.ndarray:
-        """Give p_k, of clients with rows of these total weights."""
-        if self.weights == "samples":
-            share = mass
-        elif self.weights == "uniform":
-            share = np.ones(len(mass))
-        else:
-            share = np.array(self.weights, float)
-        return share / share.sum()
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask for the next piece of work."""

@@ -18,9 +18,10 @@ from scipy.linalg import cho_factor, cho_solve
 from .. import _losses as losses
 from .._clients import codes_of
 from ..federation.check import check_kept
-from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
+from ..federation.contract import Cohort, Key, Request, State, Sum
+from ..federation.hello import check_alike
 from . import held_out, second_order
-from .hello import describe
+from .hello import describe, shares
 from .sweep import DEPENDENT, best_subset
 
 SHORTER = 0.4  # what a refused step is multiplied by
@@ -60,28 +61,10 @@ class Splicing:
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
         """Agree on columns and classes; give each client its share of the objective."""
-        d = hellos[0]["n_features"]
-        client = 0
-        for hello in hellos:
-            if hello["n_features"] != d:
-                raise Refused(
-                    client,
-                    f"its rows have {hello['n_features']} columns, "
-                    f"those of client 0 have {d}",
-                )
-            client += len(hello["n_rows"])
+        check_alike(hellos, "n_features")
         mass = np.concatenate([hello["mass"] for hello in hellos])
-        share = mass
-        if self.weights == "uniform":
-            share = np.ones(len(mass))
-        elif self.weights != "samples":
-            share = np.array(self.weights)
-        agreement: dict[str, Any] = {"n_outputs": 1}
-        if self.loss != "squared":
-            classes = np.unique(np.concatenate([h["classes"] for h in hellos]))
-            C = len(classes) if self.loss == "softmax" else 1
-            agreement = {"n_outputs": C, "classes": classes}
-        C = agreement["n_outputs"]
+        agreement = losses.agree_on_outputs(self.loss, hellos)
+        d, C = hellos[0]["n_features"], agreement["n_outputs"]
         fixed = (np.arange(C)[:, None] * d + np.array(self.always, int)).reshape(-1)
         if self.fit_intercept:
             fixed = np.append(fixed, C * d + np.arange(C))
@@ -93,7 +76,7 @@ class Splicing:
             "task": "start",
             "n_outputs": C,
             "n_features": d,
-            "share": share / share.sum(),
+            "share": shares(self.weights, mass),
             "fixed": np.sort(fixed).astype(np.int32),
             "index": empty,  # the best point so far, and the one that is tried
             "value": np.zeros(0),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
+from ..federation.contract import Cohort, Key, Request, State, Sum
+from ..federation.hello import check_alike
 from . import (
     additive,
     certificate,
@@ -84,16 +85,7 @@ class MTLSVM:
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
         """Agree on columns and classes."""
         first = hellos[0]
-        client = 0
-        for hello in hellos:
-            for name in ("n_features", "sparse"):
-                if hello[name] != first[name]:
-                    raise Refused(
-                        client,
-                        f"its rows have {name}={hello[name]}, "
-                        f"those of client 0 have {first[name]}",
-                    )
-            client += len(hello["n_rows"])
+        client = check_alike(hellos, "n_features", "sparse")
         agreement: dict[str, Any] = {"n_classes": 1, "class_weight": None}
         has_absent = False
         if self.loss in CLASSIFICATION:

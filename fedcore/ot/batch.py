@@ -27,7 +27,7 @@ class EMDBatch:
         Prices of rows and columns: ``u_i + v_j <= C_ij``, equal at the assignment.
     slack : ndarray of shape (b,)
         The certificate: by how much that is violated at most, by rounding. `cost` is
-        at most `slack` above the optimum.
+        at most `slack` above the optimum, up to rounding of `u` and `v`.
     """
 
     assignment: np.ndarray

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..federation.contract import Cohort, Key, Refused, Request, State, Sum
+from ..federation.contract import Cohort, Key, Request, State, Sum
+from ..federation.hello import check_alike
 from .moments import CHUNK, client_sums, mean_and_variance
 
 
@@ -41,15 +42,8 @@ class Moments:
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
         """Agree on the columns."""
-        d, client = hellos[0]["n_features"], 0
-        for hello in hellos:
-            if hello["n_features"] != d:
-                raise Refused(
-                    client,
-                    f"its rows have n_features={hello['n_features']}, "
-                    f"those of client 0 have {d}",
-                )
-            client += len(hello["n_rows"])
+        check_alike(hellos, "n_features")
+        d = hellos[0]["n_features"]
         state = {
             "round": 1,
             "done": not self.shared,
@@ -129,12 +123,6 @@ class Moments:
         if message["squares"]:
             reply["square"] = sums[2]
         return reply
-
-    def evaluate(
-        self, cohort: Cohort, cs: dict, message: dict, active: np.ndarray
-    ) -> dict:
-        """Never asked: a scaler predicts nothing."""
-        raise NotImplementedError
 
     def personal(self, cohort: Cohort, cs: dict, message: dict) -> dict[str, Any]:
         """Give each client its own moments (K, d)."""

@@ -258,7 +258,7 @@ def test_a_client_of_another_width_is_refused_by_its_number():
     sites = [
         cohort("squared", (np.ones((3, d)), np.ones(3)), [0, 1, 3]) for d in (2, 3)
     ]
-    with pytest.raises(Refused, match="client 2 refused: its rows have 3 columns"):
+    with pytest.raises(Refused, match="client 2 refused: its rows have n_features=3"):
         splicing.start([splicing.hello(s) for s in sites], (0, 0))
 
 

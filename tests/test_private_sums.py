@@ -19,7 +19,7 @@ from fedcore.federation.run import run
 
 pytest.importorskip("cryptography")
 
-from fedcore.federation import masks  # noqa: E402 (it needs cryptography)
+from fedcore.federation import masks
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*starved:UserWarning"

@@ -1,4 +1,4 @@
-# demo test test-flower ctest bench bench-quick bench-compare lint clean; each makes the .venv that it needs.
+# demo test test-flower ctest bench bench-quick bench-compare docs lint clean; each makes the .venv that it needs.
 # Prerequisites: gcc make python3 with venv and headers.
 
 VENV = .venv
@@ -18,7 +18,7 @@ DOORS = $(wildcard fedcore/_kernels/*.pyx fedcore/_kernels/*.pxd)
 KERNELS = $(basename $(notdir $(wildcard fedcore/_kernels/*.pyx)))
 TYPED = $(wildcard fedcore/federation fedcore/*/protocol.py)
 
-.PHONY: demo test test-flower ctest ctest-c ctest-python bench bench-quick bench-compare lint clean
+.PHONY: demo test test-flower ctest ctest-c ctest-python bench bench-quick bench-compare docs lint clean
 .DELETE_ON_ERROR:
 .SECONDARY: # keep objects
 
@@ -44,6 +44,10 @@ bench-compare: $(VENV)/.built
 	$(BIN)/python bench/compare_mtl_svm.py $(ARGS)
 	$(BIN)/python bench/rounds_mtl_svm.py
 
+# The site, in build/docs/index.html; a warning is an error.
+docs: $(VENV)/.docs $(VENV)/.built
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
 # --- environment and build ---
 
 # No isolation: a later rebuild of the kernels uses the same setuptools and Cython.
@@ -59,6 +63,10 @@ $(VENV)/.built: $(VENV)/.installed $(CORE) $(CORE_HEADERS) $(DOORS)
 
 $(VENV)/.flower: $(VENV)/.installed
 	$(PIP_INSTALL) --no-build-isolation --editable ".[flower]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP_INSTALL) --no-build-isolation --editable ".[docs]"
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.installed

@@ -37,7 +37,7 @@ class PrivateSums:
 
     Notes
     -----
-    Only requests whose replies are all `Sum`s can be private, and only if their
+    Only requests whose replies are all of kind `Sum` can be private, and only if their
     clients work side by side. Sparse sums are sent whole, for their places would tell
     what a client has. docs/privacy.md says what is not protected.
     """

@@ -89,7 +89,7 @@ default="samples"
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
         n_active, n_late, objective (the least so far), pool (its size) and step.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Only if X has column names.
 
     Warns

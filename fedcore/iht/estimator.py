@@ -175,7 +175,7 @@ default="samples"
         n_active, n_late, objective after the round, and step. `pandas.DataFrame` takes
         it as it is.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Warns
     -----

@@ -151,7 +151,7 @@ default="auto"
     best_validation_score_ : float
         With `early_stopping` alone.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Warns
     -----

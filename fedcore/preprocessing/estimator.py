@@ -94,7 +94,7 @@ class FedStandardScaler(
         One entry a round: round, n_exchanges, time (seconds), bytes_down, bytes_up,
         n_active, n_late, n_dropped.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import platform
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
-
-PACKAGES = ("numpy", "scipy", "scikit-learn", "POT")
-# Widest first: flag in /proc/cpuinfo, and what people call it.
-VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("avx", "AVX"), ("sse2", "SSE2"))
+from .reproduce import PARTS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,6 +62,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(command=_demo)
 
+    reproduce = commands.add_parser(
+        "reproduce", help="what the papers claim beside what is measured here"
+    )
+    reproduce.add_argument("part", choices=(*PARTS, "all"), help="which methods")
+    reproduce.add_argument(
+        "--quick", action="store_true", help="few seeds, small sizes: minutes"
+    )
+    reproduce.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("FEDCORE_DATA"),
+        metavar="DIR",
+        help="sets that the package does not ship [$FEDCORE_DATA]",
+    )
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("fedcore-report"),
+        metavar="DIR",
+        help="for the report; finished measurements there are kept [fedcore-report]",
+    )
+    reproduce.set_defaults(command=_reproduce)
+
     info = commands.add_parser("info", help="versions, and how the kernels were built")
     info.set_defaults(command=_info)
     return parser
@@ -94,37 +113,21 @@ def _demo(args: argparse.Namespace) -> None:
     demo.run(n_splits=args.splits, n_jobs=args.jobs, seed=args.seed, say=say)
 
 
-def _info(args: argparse.Namespace) -> None:
-    for name, value in _facts():
-        print(f"{name:13} {value}")
+def _reproduce(args: argparse.Namespace) -> None:
+    from .reproduce import reproduce
 
-
-def _facts() -> Iterator[tuple[str, str]]:
-    yield "fedcore", __version__
-    system = f"{platform.system()} {platform.machine()}"
-    yield "python", f"{platform.python_version()}, {system}"
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            yield package, "not installed"
-    from ._kernels import _svm
-
-    stable = ".abi3." in Path(_svm.__file__).name
-    yield "kernels", "stable ABI" if stable else "for this version of Python alone"
-    vectors = _widest_vectors()
-    if vectors:
-        yield "vectors", vectors
-
-
-def _widest_vectors() -> str | None:
-    """Name the processor's widest vector set; None where that is not easily seen."""
+    parts = list(PARTS) if args.part == "all" else [args.part]
     try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return next((name for flag, name in VECTORS if flag in flags.split()), None)
+        reproduce(parts, quick=args.quick, data=args.data, out=args.out)
+    except (ImportError, OSError, ValueError) as error:
+        sys.exit(f"fedcore reproduce: {error}")
+
+
+def _info(args: argparse.Namespace) -> None:
+    from ._facts import facts
+
+    for name, value in facts():
+        print(f"{name:13} {value}")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ from fedcore.federation.checkpoint import pack_state, unpack_state
 from fedcore.federation.contract import TooFewClients
 from fedcore.federation.flower import _bytes, _record, client_app, server_app
 
+# Eight rounds are too few for the gap; that the coordinator warns is tested elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 X, Y, CLIENTS = make_mtl_classification(
     n_clients=4, n_samples=20, n_features=5, random_state=0
 )
@@ -199,13 +202,24 @@ def test_the_table_of_the_docs_says_what_the_log_says(fault):
     assert [row[2:4] for row in rows] == [[sentence, str(lost)]]
 
 
+def told_apart(schedule):
+    """Tell whether each absurd norm has two sane answers beside it: the rule's limit."""
+    for push, _ in [at for at, fault in schedule.items() if fault == "norm"]:
+        faults = [fault for (p, _), fault in schedule.items() if p == push]
+        if len([fault for fault in faults if fault != "twice"]) > 2:
+            return False
+        if faults.count("norm") > 1:
+            return False
+    return True
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.integers(2, 9), st.sampled_from([100, 101, 102, 103])),
         st.sampled_from(sorted(FAULTS.keys() - {"silent"})),
         max_size=8,
-    ),
+    ).filter(told_apart),
     st.sampled_from(["auto", "line_search", "safe", "sum"]),
 )
 def test_any_schedule_of_faults_is_repeated_bit_by_bit(schedule, aggregation):

@@ -56,6 +56,8 @@ class DeployedSVM:
         """Make a fitted copy, of the shared model alone when `personal` is None."""
         fitted = clone(self)
         w, gap, primal = algorithm.result(state)
+        if personal is None:  # the coordinator speaks for all
+            self._warn_unless_converged(algorithm, state, history, float(gap.max()))
         v = np.empty((0, *w.shape)) if personal is None else personal["v"]
         if sparse.issparse(v):
             v = sparse.csr_array(v)

@@ -16,7 +16,7 @@ from .. import _losses as losses
 from ..federation.contract import Cohort, Key, Request, State
 from ..federation.hello import check_alike
 from . import held_out, newton, participant, steps
-from .hello import describe, shares
+from .hello import check_sizes, describe, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class IHT:
         mass = np.concatenate([hello["mass"] for hello in hellos])
         agreement["share"] = shares(self.weights, mass)
         n_features = hellos[0]["n_features"]
+        check_sizes(self.n_nonzero, agreement["n_outputs"], n_features)
         return steps.start(self, agreement["n_outputs"], n_features), agreement
 
     def broadcast(self, state: State, key: Key) -> Request:

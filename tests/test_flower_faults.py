@@ -203,7 +203,7 @@ def test_the_table_of_the_docs_says_what_the_log_says(fault):
 
 
 def told_apart(schedule):
-    """Tell whether each absurd norm has two sane answers beside it: the rule's limit."""
+    """Tell whether each absurd norm has the two sane answers that the rule needs."""
     for push, _ in [at for at, fault in schedule.items() if fault == "norm"]:
         faults = [fault for (p, _), fault in schedule.items() if p == push]
         if len([fault for fault in faults if fault != "twice"]) > 2:

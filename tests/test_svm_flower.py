@@ -9,14 +9,15 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from fedcore import FedMTLSVC, FedMTLSVR, LocalEngine, load
+from fedcore import FederatedSearchCV, FedMTLSVC, FedMTLSVR, LocalEngine, load
 
 pytest.importorskip("flwr", minversion="1.42")
 
 from fake_grid import FakeGrid
 from flwr.app import Context, RecordDict
 
-from fedcore.federation.flower import client_app, server_app
+from fedcore.federation.checkpoint import unpack_state
+from fedcore.federation.flower import _bytes, client_app, server_app
 
 # A site's clients have names of their own kind; they sort within a site only.
 SITES = {"north": [0, 1, 2], "south": [3], "west": [4, 5]}
@@ -39,17 +40,19 @@ def labels(scores, clients):
     return y
 
 
-def serve(model, X, y, clients, folder):
+def serve(model, X, y, clients, folder, tamper=None):
     apps = {}
+    column = getattr(model, "client_column", None) is not None
     for node, (name, own) in enumerate(SITES.items(), start=1):
         mine = np.isin(clients, own)
-        column = model.client_column is not None
         part = (X[mine], y[mine]) if column else (X[mine], y[mine], clients[mine])
         app = client_app(model, lambda _, part=part: part, state_dir=folder)
         apps[node] = app, {"name": name}
     options = {"sites": 3, "deadline": 20.0, "patience": 20.0}
     server = server_app(model, out=folder / "out", **options)
-    server(FakeGrid(apps), Context(1, 0, {}, RecordDict(), {}))
+    grid = FakeGrid(apps)
+    grid.tamper = tamper
+    server(grid, Context(1, 0, {}, RecordDict(), {}))
     assert not len(server.fitted.faults_["fault"])
     return server.fitted
 
@@ -110,3 +113,28 @@ def test_a_fit_that_stops_short_warns_once_at_the_coordinator(rows, tmp_path):
     said = [str(w.message) for w in seen if w.category is ConvergenceWarning]
     assert len(said) == 1
     assert said[0].startswith("FedMTLSVR stopped after 2 rounds")
+
+
+def test_the_last_message_tells_a_site_nothing_of_other_clients(rows, tmp_path):
+    X, scores, clients = rows
+    y = np.where(scores[:, 0] > 0, "yes", "no")
+    seen = []
+
+    def spy(node, push, message, answer):
+        seen.append(unpack_state(_bytes(message.content)))
+        return [answer()]
+
+    search = FederatedSearchCV(
+        FedMTLSVC(max_rounds=3, tol=0.1, random_state=0), {"C1": [0.1, 1.0]}, cv=2
+    )
+    serve(search, X, y, clients, tmp_path, spy)
+    (last, *_) = [message for message in seen if message["kind"] == "close"]
+    assert set(last["found"]) == {"folds", "worst", "inner"}
+    assert last["found"]["folds"].shape == (2, 2, 5)  # candidates, folds
+    assert set(last["found"]["inner"]) == {
+        "w",
+        "gap",
+        "primal",
+        "certified",
+        "diverged",
+    }

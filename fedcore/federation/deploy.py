@@ -42,13 +42,16 @@ class Deployable(Protocol):
     def _deployed_result(
         self,
         algorithm: Algorithm,
-        state: State,
+        found: State,
         personal: Mapping[str, Any] | None,
         names: np.ndarray,
         history: dict[str, np.ndarray],
         agreement: dict[str, Any],
     ) -> Any:
-        """Make a fitted copy, of the shared model alone when `personal` is None."""
+        """Make a fitted copy; at the coordinator of the shared model alone.
+
+        There `personal` is None, and `found` the whole last state with the findings.
+        """
 
 
 def describe(estimator: Deployable) -> dict[str, str]:

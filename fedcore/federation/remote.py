@@ -404,8 +404,13 @@ class RemoteRun:
     def close(self, request: Request) -> None:
         """Send the last message; the personal parts stay where they are."""
         self._number += 1
-        state = self._progress.state if self._progress is not None else {}
-        history = self._progress.ledger.history() if self._progress else {}
+        progress = self._progress
+        if progress is None:  # nothing was asked of anybody
+            return
+        last = {
+            "found": self._algorithm.findings(progress.state),
+            "history": progress.ledger.history(),
+        }
         messages, active = {}, {}
         for member in self._members:
             if member.frozen or member.address is None:
@@ -414,8 +419,8 @@ class RemoteRun:
             active[member.name] = asked
             messages[member.address] = pack_state(
                 self._head(member, "close")
+                | last
                 | {"content": request.content(asked + member.first)}
-                | {"state": state, "history": history}
             )
         nothing = Request(all={}, reply={})
         counts = {"n_late": 0, "n_refused": 0}

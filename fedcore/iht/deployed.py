@@ -33,10 +33,10 @@ class DeployedSparse:
 
         return self._cohort(X, y, clients, None, in_order)
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         """Make a fitted copy; a site gets the same model as the coordinator."""
         fitted = clone(self)
-        solution = self._solution(algorithm, state, history)
+        solution = self._solution(algorithm, found, history)
         fitted._set_model(solution, agreement.get("classes"), names)
         fitted.n_features_in_ = solution.coef.shape[1]
         return fitted

@@ -99,6 +99,12 @@ class IHT:
         coef = steps.dense(state, "").reshape(state["shape"])
         return coef, state["intercept"], state["best_objective"]
 
+    def findings(self, state: State) -> State:
+        """Give the model, its objectives, and how the run ended."""
+        model = ("index", "value", "intercept", "shape")
+        ended = ("objectives", "best_objective", "converged", "diverged", "rose")
+        return {name: state[name] for name in (*model, *ended)}
+
     def final(self, state: State) -> dict[str, Any]:
         """Give the model, for clients that score rows by it."""
         coef, intercept, *_ = self.result(state)

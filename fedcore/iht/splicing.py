@@ -289,6 +289,11 @@ class Splicing:
         state["try_index"], state["try_value"] = pool[chosen], x[chosen]
         state["task"] = "measure"
 
+    def findings(self, state: State) -> State:
+        """Give the model, its objective, and whether it was still falling."""
+        model = ("index", "value", "n_outputs", "n_features")
+        return {name: state[name] for name in (*model, "objective", "converged")}
+
     def final(self, state: State) -> dict[str, Any]:
         """Give the model, for clients that score rows by it."""
         coef, intercept, *_ = self.result(state)

@@ -208,14 +208,14 @@ class FedStandardScaler(
         groups = by_name(groups)
         return cohort_of(rows, np.zeros(rows.shape[0]), None, groups), groups.names
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         """Make a fitted copy; without `personal`, of the shared moments alone."""
         fitted, d = clone(self), int(agreement["n_features"])
         fitted.n_features_in_ = d + (self.client_column is not None)
         fitted.clients_ = names if personal is not None else names[:0]
         if personal is None:
             personal = dict.fromkeys(("mean", "var", "count"), np.empty((0, d)))
-        fitted._set_moments(algorithm, state, personal, counts_rows=True)
+        fitted._set_moments(algorithm, found, personal, counts_rows=True)
         fitted._set_history(history)
         return fitted
 

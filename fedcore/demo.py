@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from . import demo_stragglers
+from . import demo_sparse, demo_stragglers
 from .datasets import WATCH_EXERCISES, load_watch
 from .federation import LocalEngine
 from .mtl_svm import FedMTLSVC
@@ -112,7 +112,7 @@ def run(
     seed: int = 0,
     say: Callable[[str], None] = print,
 ) -> list[list[Account]]:
-    """Compare the three arms on `load_watch` and print what was seen.
+    """Compare the three arms on `load_watch`, then sparse models; print what was seen.
 
     Parameters
     ----------
@@ -161,6 +161,7 @@ def run(
     train = part == 1
     model = FedMTLSVC(*chosen[MULTI], **EXACT, **settings)
     say(demo_stragglers.line(model, X[train], y[train], clients[train]))
+    demo_sparse.run(n_splits=n_splits, n_jobs=n_jobs, seed=seed, say=say)
     return splits
 
 

@@ -109,11 +109,14 @@ class FedIterHT(_HardThresholding):
         A number is the step of every client, as published. It may be too long: then
         the fit warns and returns the best point that it met.
 
-        "auto" begins with one over the clients' mean curvature, on the columns that
-        their first step would choose. It grows while the objective, which the
-        coordinator watches, falls; where the objective rises, the round is taken back
-        and the step shortened. No client steps further than one over its own
-        curvature. So the fit cannot diverge.
+        "auto" knows the clients' mean curvature, on the columns that their first step
+        would choose, and the objective at each point that is sent. Clients take short
+        steps, whose mean stands for a gradient; along it the coordinator goes as far as
+        the rule of Barzilai and Borwein says [3]_, and back where the objective rises.
+        With a `batch_size`, or from the first missing reply on, the mean is taken as
+        published: local steps begin with one over the mean curvature and grow while
+        the objective falls. No client steps further than one over its own curvature.
+        So the fit cannot diverge.
     local_steps : int, default=5
         Steps of a client in a round.
     batch_size : int or "auto", default="auto"
@@ -189,6 +192,7 @@ default="samples"
        of l0-norm regularized sparse learning", Algorithms 15(9), 2022, algorithm 2.
     .. [2] S. P. Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for
        Federated Learning", 2020.
+    .. [3] J. Barzilai, J. M. Borwein, "Two-Point Step Size Gradient Methods", 1988.
 
     Examples
     --------

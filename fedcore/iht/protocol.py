@@ -46,12 +46,13 @@ class IHT:
 
     @property
     def line_search(self) -> bool:
-        """Whether the coordinator has exact gradients to choose its step by."""
-        return (
-            self.rule == "DistributedIHT"
-            and self.step_size == "auto"
-            and not self.batch_size
-        )
+        """Whether replies draw no rows, so that the coordinator can choose its step."""
+        return self.step_size == "auto" and not self.batch_size
+
+    @property
+    def searches_gradients(self) -> bool:
+        """Whether it chooses by exact gradients, for which every client must answer."""
+        return self.line_search and self.rule == "DistributedIHT"
 
     # the coordinator
 

@@ -34,6 +34,7 @@ GROW = 1.2
 MOST_GROWTH = 10.0  # over the first step; clients go no further than their own 1/L
 DESCENT = 1e-4  # of what a step promises has to come true
 SLACK = 0.5  # two samples of clients do not have the same objective
+SHORT = 0.03  # local steps, over 1/L: the sum of the clients' moves is then a gradient
 FAR = 10.0  # times the objective at 0: a fixed step that gets there has diverged
 LOST = 0.1  # of what was gained: a fixed step that loses so much in the end rose
 
@@ -46,8 +47,9 @@ def start(iht: IHT, n_outputs: int, n_features: int) -> State:
         "round": 1,
         "done": False,
         # The line search surveys the support that the first gradient points to.
-        "work": SURVEY if automatic and not iht.line_search else STEPS,
+        "work": STEPS if iht.searches_gradients or not automatic else SURVEY,
         "step": 1.0 if automatic else float(iht.step_size),
+        "local_step": 1.0 if automatic else float(iht.step_size),
         "shape": (n_outputs, n_features),
         "objectives": np.zeros(0),  # of the point kept after 0, 1, ... rounds
         "recent": np.zeros(0),  # of the last points that were kept
@@ -101,13 +103,13 @@ def request(iht: IHT, state: State) -> Request:
         reply["x"] = Sum((C * d,), sparse=iht.rule == "FedIterHT")
         reply["intercept"] = Sum((C,))
         if iht.rule != "DistributedIHT":
-            message["step"] = state["step"]
+            message["step"] = state["local_step"]
         if iht.control_variates:
             for name in ("control_index", "control_value", "control_intercept"):
                 message[name] = state[name]
             reply["control"] = Sum((len(state["index"]),))
             reply["control_intercept"] = Sum((C,))
-    everyone = work != STEPS or iht.line_search
+    everyone = work != STEPS or iht.searches_gradients
     return Request(all=message, reply=reply, everyone=everyone)
 
 
@@ -120,8 +122,9 @@ def combine(iht: IHT, state: State, reply: dict, who: np.ndarray) -> State:
         curvature = figures[SMOOTHNESS] / mass + iht.l2
         state["step"] = 1 / curvature if curvature > 0 else 1.0
         state["longest"] = MOST_GROWTH * state["step"]
+        state["local_step"] = state["step"] * (SHORT if iht.line_search else 1)
         state["work"] = STEPS
-        if iht.line_search:
+        if iht.searches_gradients:
             _step_from_gradient(iht, state)
         return state
     objective = objective_at(iht, state, figures)
@@ -129,16 +132,27 @@ def combine(iht: IHT, state: State, reply: dict, who: np.ndarray) -> State:
         return _finish(iht, state, objective)
     if not (len(state["objectives"]) or np.isfinite(objective)):
         raise ValueError("the objective overflows at the start: scale y")
-    state["partial"] |= not who.all()
     if iht.control_variates:
         state["control_index"] = state["index"]
         state["control_value"] = reply["control"] / mass
         state["control_intercept"] = reply["control_intercept"] / mass
     x, intercept = reply["x"] / mass, reply["intercept"] / mass
     bad = bool(figures[BAD_STEPS])
+    searches = iht.searches_gradients or (iht.line_search and not state["partial"])
+    if not (state["partial"] or who.all()):
+        state["partial"] = True
+        if searches and not iht.searches_gradients:
+            # Moves of samples do not compare: stay here, go on with published rounds.
+            searches, x, intercept = False, dense(state, ""), state["intercept"]
+            state["local_step"] = state["longest"] / MOST_GROWTH
     if iht.rule == "DistributedIHT":
         x += iht.l2 * dense(state, "")
-    if iht.line_search:
+    if searches:
+        if not iht.searches_gradients:
+            # The mean move, per unit of local step, stands for a gradient.
+            length = state["local_step"] * iht.local_steps
+            x = (dense(state, "") - x) / length
+            intercept = (state["intercept"] - intercept) / length
         _search(iht, state, objective, x, intercept, bad)
     else:
         if iht.rule == "DistributedIHT":
@@ -191,15 +205,16 @@ def _adapt(state, objective, x, intercept, bad, who) -> None:
     if not len(kept) or objective <= (1 + slack) * kept.max():
         _keep(state, objective)
         if not bad:
-            state["step"] = min(GROW * state["step"], state["longest"])
+            step = min(GROW * state["local_step"], state["longest"])
+            state["step"] = state["local_step"] = step
             put(state, "", x, intercept)
             return
-    state["step"] *= SHRINK
+    state["step"] = state["local_step"] = SHRINK * state["local_step"]
     copy(state, "kept_", "")
 
 
 def _search(iht, state, objective, g, g_intercept, bad) -> None:
-    """Step along the whole gradient by the rule of Barzilai and Borwein, watched."""
+    """Step along a gradient by the rule of Barzilai and Borwein, watched."""
     kept = state["recent"]
     dx = dense(state, "") - dense(state, "kept_")
     db = state["intercept"] - state["kept_intercept"]
@@ -217,7 +232,7 @@ def _search(iht, state, objective, g, g_intercept, bad) -> None:
     _keep(state, objective)
     state["kept_gradient"], state["kept_gradient_intercept"] = g, g_intercept
     _step_from_gradient(iht, state)
-    if not len(kept):
+    if not len(kept) and iht.searches_gradients:
         state["work"] = SURVEY  # of the support that this step has chosen
 
 

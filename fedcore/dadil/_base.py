@@ -158,6 +158,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         rows, clients = self._split(X, clients)
         y, absent = _labels(y, rows, self, self._form)
         rows = check_array(rows, estimator=self, input_name="X", **self._form)
+        _check_squares(rows)
         ids = client_ids(clients, len(rows), self._ids_name())
         groups = by_name(group_by_client(ids))
         y, absent = groups.take(y), groups.take(absent)
@@ -234,14 +235,26 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         return X, clients
 
     def _owners(self, clients, n):
-        if clients is None and len(self.targets_) > 1:
+        """Place of each row's domain in clients_."""
+        if clients is None:
+            places = self._predicted_places()
+            if len(places) > 1:
+                kind = "targets" if len(self.targets_) else "clients"
+                raise ValueError(
+                    f"the model was fitted on {len(places)} {kind}: pass clients=, one "
+                    f"identifier a row; or let them be a column of X, client_column="
+                )
+            return np.full(n, places[0])
+        ids = client_ids(clients, n, self._ids_name())
+        owners = find_clients(ids, self.clients_)
+        unknown = np.flatnonzero(owners < 0)
+        if len(unknown):
             raise ValueError(
-                f"the model was fitted on {len(self.targets_)} targets: pass clients=, "
-                f"one identifier a row"
+                f"{self._ids_name()} has {ids[unknown].tolist()[0]!r} in row "
+                f"{unknown[0]}, which was not there in fit ({len(unknown)} such rows); "
+                f"expected one of clients_, or let fit_domain find its coordinates"
             )
-        return super()._owners(clients, n)
-
-    handle_unknown = "error"  # rows of a new domain are for `fit_domain`
+        return owners
 
     def _scaled(self, X: np.ndarray, place: int) -> np.ndarray:
         return (X - self.domain_mean_[place]) / self.domain_scale_[place]
@@ -433,6 +446,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         if find_clients(client_ids([domain], 1, "domain"), self.clients_)[0] >= 0:
             raise ValueError(f"domain == {domain!r} is there already")
         rows = check_array(X, estimator=self, input_name="X", **self._form)
+        _check_squares(rows)
         d = self.atoms_.shape[2]
         if rows.shape[1] != d:
             raise ValueError(f"X has {rows.shape[1]} features, expected {d} as in fit")
@@ -481,6 +495,15 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _check_squares(rows: np.ndarray) -> None:
+    with np.errstate(over="ignore"):
+        finite = np.isfinite((rows**2).sum())
+    if not finite:
+        raise ValueError(
+            f"X has an entry of {np.abs(rows).max():.1e}: squared distances overflow"
+        )
 
 
 def _is_auto(value: Any) -> bool:

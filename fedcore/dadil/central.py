@@ -10,7 +10,7 @@ import numpy as np
 
 from .domains import Domains, move
 from .sampling import ATOMS, ROWS, START, batch_of_atoms, generator
-from .start import first_atoms
+from .start import column_sums, first_atoms
 from .steps import Stepper
 
 
@@ -40,7 +40,8 @@ def learn(
     every domain.
     """
     n_atoms, n, d, n_classes = shape
-    X, logits = first_atoms(*shape, generator(seed, START))
+    sums = column_sums(domains.X)
+    X, logits = first_atoms(n_atoms, n, n_classes, sums, generator(seed, START))
     tables = [(np.zeros_like(Z), np.zeros_like(Z)) for Z in (X, logits)]
     stepper = Stepper(n_atoms, n_batch, d, n_classes, label_weight=label_weight)
     everybody = list(range(domains.n_domains))

@@ -14,11 +14,11 @@ import numpy as np
 
 from .._clients import codes_of
 from ..federation.check import check_kept
-from ..federation.contract import Cohort, Each, Key, Refused, Request, State
+from ..federation.contract import Cohort, Each, Key, Refused, Request, State, Sum
 from ..federation.hello import check_alike
 from .domains import Domains, join, move
 from .sampling import ATOMS, PICK, ROWS, START, batch_of_atoms, generator
-from .start import first_atoms, sizes
+from .start import column_sums, first_atoms, sizes
 from .steps import Stepper
 
 KEPT = ("alphas", "first", "second", "t")
@@ -47,7 +47,7 @@ class Dictionary:
     # the coordinator
 
     def start(self, hellos: list[dict], key: Key) -> tuple[State, dict]:
-        """Agree on columns and classes; draw the first atoms."""
+        """Agree on columns, classes and sizes."""
         check_alike(hellos, "n_features")
         n_rows = np.concatenate([hello["n_rows"] for hello in hellos])
         known = [hello["classes"] for hello in hellos if len(hello["classes"])]
@@ -55,16 +55,11 @@ class Dictionary:
             raise Refused(0, "no client has labels")
         classes = np.unique(np.concatenate(known))
         n, n_batch = sizes(self.atom_size, self.batch_size, n_rows, len(classes))
-        X, logits = first_atoms(
-            *(self.n_atoms, n, hellos[0]["n_features"], len(classes)),
-            generator(key[0], START),
-        )
         state: State = {
             "round": 1,
             "done": False,
             "seed": key[0],
-            "X": X,
-            "logits": logits,
+            "shape": np.array([n, hellos[0]["n_features"], len(classes)]),
             "n_batch": n_batch,
             "objective": np.nan,
             "drift": np.nan,
@@ -78,7 +73,10 @@ class Dictionary:
         return np.arange(K)[:, None], batch_of_atoms(K, n, c, state["n_batch"], rng)
 
     def broadcast(self, state: State, key: Key) -> Request:
-        """Send a batch of every atom."""
+        """Ask for sums over the columns once, then send a batch of every atom."""
+        if "X" not in state:
+            sums = Sum((3, int(state["shape"][1])))
+            return Request(all={}, reply={"sums": sums}, everyone=True)
         at = self._batch(state)
         atoms = np.concatenate([state["X"][at], state["logits"][at]], axis=2)
         reply = {"atoms": Each(atoms.shape), "loss": Each(())}
@@ -87,7 +85,12 @@ class Dictionary:
         )
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
-        """Write one version back, or the mean."""
+        """Draw the first atoms; then write one version back, or the mean."""
+        if "X" not in state:
+            n, _, c = state["shape"].tolist()
+            rng = generator(state["seed"], START)
+            X, logits = first_atoms(self.n_atoms, n, c, reply["sums"], rng)
+            return state | {"X": X, "logits": logits}
         versions, losses = reply["atoms"][who], reply["loss"][who]
         state = dict(state)
         state["objective"] = float(losses.sum()) if len(losses) else np.nan
@@ -163,6 +166,9 @@ class Dictionary:
     ) -> dict:
         """Let each client move its own copy of the batch."""
         domains, agreement = cs
+        if "atoms" not in message:
+            each = [column_sums(domains.X[domains.rows_of(k)]) for k in active.tolist()]
+            return {"sums": np.sum(each, axis=0)}
         atoms, d = np.asarray(message["atoms"]), cohort.X.shape[1]
         c = len(agreement["classes"])
         stepper = Stepper(

@@ -22,11 +22,18 @@ def sizes(
     return n, min(batch_size, n)
 
 
+def column_sums(X: np.ndarray) -> np.ndarray:
+    """Give counts, sums and sums of squares (3, d), which `first_atoms` needs."""
+    return np.array([np.full(X.shape[1], float(len(X))), X.sum(0), (X**2).sum(0)])
+
+
 def first_atoms(
-    n_atoms: int, n: int, d: int, n_classes: int, rng: np.random.Generator
+    n_atoms: int, n: int, n_classes: int, sums: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw points from the standard normal, with classes that stand out."""
-    X = rng.normal(size=(n_atoms, n, d))
+    """Draw points from a normal with the rows' moments, and classes that stand out."""
+    mean = sums[1] / sums[0]
+    spread = np.sqrt(np.maximum(sums[2] / sums[0] - mean**2, 0))
+    X = mean + spread * rng.normal(size=(n_atoms, n, len(mean)))
     return X, first_logits(n_atoms, n, n_classes)
 
 

@@ -26,6 +26,7 @@ class Domains:
     parts      : for each domain its rows of each class, None for a target
     alphas     : (N, K) coordinates
     first, second, t : (N, K), (N, K), (N,) Adam's moments of these, and steps taken
+    of_atoms   : (N, 2, K, n, d + c) those of the atoms, where a client keeps them
     """
 
     X: np.ndarray
@@ -38,6 +39,7 @@ class Domains:
     first: np.ndarray
     second: np.ndarray
     t: np.ndarray
+    of_atoms: np.ndarray
 
     @property
     def n_domains(self) -> int:
@@ -60,8 +62,18 @@ class Domains:
         return self.X[rows], np.eye(n_classes)[self.y[rows]]
 
 
-def join(cohort: Cohort, codes: np.ndarray, n_atoms: int, scaler: str) -> Domains:
-    """Scale the rows of each domain by itself; all start in the middle."""
+def join(
+    cohort: Cohort,
+    codes: np.ndarray,
+    n_atoms: int,
+    scaler: str,
+    n_kept: int = 0,
+    p: int = 0,
+) -> Domains:
+    """Scale the rows of each domain by itself; all start in the middle.
+
+    Clients keep moments of `n_kept` points of p numbers of each atom.
+    """
     N, d = cohort.n_clients, cohort.X.shape[1]
     X, mean, scale = np.empty(cohort.X.shape), np.empty((N, d)), np.empty((N, d))
     parts: list[list[np.ndarray] | None] = []
@@ -75,6 +87,7 @@ def join(cohort: Cohort, codes: np.ndarray, n_atoms: int, scaler: str) -> Domain
     return Domains(
         *(X, codes, cohort.offsets, mean, scale, parts, alphas),
         *(np.zeros_like(alphas), np.zeros_like(alphas), np.zeros(N, np.int64)),
+        np.zeros((N, 2, n_atoms, n_kept, p)),
     )
 
 

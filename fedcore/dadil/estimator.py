@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from .._estimators import check_choice, check_engine
-from .._rows import check_n_jobs
+from .._rows import check_bool, check_n_jobs
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
@@ -190,6 +190,10 @@ step_size, scaler
     server : {"random", "loss", "mean"}, default="random"
         What the server writes back: one client's version, drawn; that of the least
         loss; the mean of all.
+    keep_moments : bool, default=True
+        Whether a client keeps Adam's moments of the atoms from round to round, in
+        memory of its own, `2 n_atoms atom_size (n_features + n_classes)` numbers.
+        False: as published, they begin anew in each round.
     max_rounds : int, default=40
         There is no other end.
     client_column : str or int, default=None
@@ -243,6 +247,7 @@ classes_, agreement_, n_features_in_, feature_names_in_
         classifier=None,
         inference="reconstruct",
         server="random",
+        keep_moments=True,
         target=None,
         step_size=0.1,
         scaler="isotropic",
@@ -261,6 +266,7 @@ classes_, agreement_, n_features_in_, feature_names_in_
         self.classifier = classifier
         self.inference = inference
         self.server = server
+        self.keep_moments = keep_moments
         self.target = target
         self.step_size = step_size
         self.scaler = scaler
@@ -279,6 +285,7 @@ classes_, agreement_, n_features_in_, feature_names_in_
         check_scalar(self.local_epochs, "local_epochs", Integral, min_val=1)
         check_scalar(self.max_rounds, "max_rounds", Integral, min_val=1)
         check_choice("server", self.server, SERVERS)
+        check_bool(self.keep_moments, "keep_moments")
         check_engine(self.engine)
         check_n_jobs(self.n_jobs)
 
@@ -292,6 +299,7 @@ classes_, agreement_, n_features_in_, feature_names_in_
             label_weight="auto" if auto else float(self.label_weight),
             step_size=float(self.step_size),
             server=self.server,
+            keep_moments=bool(self.keep_moments),
             scaler=self.scaler,
             max_rounds=int(self.max_rounds),
         )

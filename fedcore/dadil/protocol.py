@@ -21,7 +21,7 @@ from .sampling import ATOMS, PICK, ROWS, START, batch_of_atoms, generator
 from .start import column_sums, first_atoms, sizes
 from .steps import Stepper
 
-KEPT = ("alphas", "first", "second", "t")
+KEPT = ("alphas", "first", "second", "t", "of_atoms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Dictionary:
     atom_size    : points of an atom, 0 for "auto"
     batch_size   : of an atom and of a domain, at most
     server       : "random", "loss" or "mean": what becomes of the versions
+    keep_moments : whether clients keep Adam's moments of the atoms between rounds
     label_weight : a number, or "auto"
     """
 
@@ -41,6 +42,7 @@ class Dictionary:
     label_weight: float | str
     step_size: float
     server: str
+    keep_moments: bool
     scaler: str
     max_rounds: int
 
@@ -58,26 +60,28 @@ class Dictionary:
         state: State = {
             "round": 1,
             "done": False,
-            "seed": key[0],
             "shape": np.array([n, hellos[0]["n_features"], len(classes)]),
             "n_batch": n_batch,
             "objective": np.nan,
             "drift": np.nan,
         }
-        return state, {"classes": classes, "n_batch": n_batch}
+        return state, {"classes": classes, "atom_size": n, "n_batch": n_batch}
 
-    def _batch(self, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """Say where the points of this round's batch lie in the atoms."""
-        K, n, c = state["logits"].shape
-        rng = generator(state["seed"], ATOMS, state["round"])
-        return np.arange(K)[:, None], batch_of_atoms(K, n, c, state["n_batch"], rng)
+    def _batch(
+        self, n: int, n_classes: int, n_batch: int, key: Key
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Say where the points of this exchange's batch lie in the atoms."""
+        rng = generator(key[0], ATOMS, key[1])
+        drawn = batch_of_atoms(self.n_atoms, n, n_classes, n_batch, rng)
+        return np.arange(self.n_atoms)[:, None], drawn
 
     def broadcast(self, state: State, key: Key) -> Request:
         """Ask for sums over the columns once, then send a batch of every atom."""
         if "X" not in state:
             sums = Sum((3, int(state["shape"][1])))
             return Request(all={}, reply={"sums": sums}, everyone=True)
-        at = self._batch(state)
+        n, _, c = state["shape"].tolist()
+        at = self._batch(n, c, state["n_batch"], key)
         atoms = np.concatenate([state["X"][at], state["logits"][at]], axis=2)
         reply = {"atoms": Each(atoms.shape), "loss": Each(())}
         return Request(
@@ -86,9 +90,9 @@ class Dictionary:
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Draw the first atoms; then write one version back, or the mean."""
+        n, d, c = state["shape"].tolist()
         if "X" not in state:
-            n, _, c = state["shape"].tolist()
-            rng = generator(state["seed"], START)
+            rng = generator(key[0], START)
             X, logits = first_atoms(self.n_atoms, n, c, reply["sums"], rng)
             return state | {"X": X, "logits": logits}
         versions, losses = reply["atoms"][who], reply["loss"][who]
@@ -96,8 +100,8 @@ class Dictionary:
         state["objective"] = float(losses.sum()) if len(losses) else np.nan
         state["drift"] = drift(versions)
         if len(versions):
-            at, d = self._batch(state), state["X"].shape[2]
-            kept = self._choose(versions, losses, state)
+            at = self._batch(n, c, state["n_batch"], key)
+            kept = self._choose(versions, losses, key)
             for name, value in (("X", kept[..., :d]), ("logits", kept[..., d:])):
                 state[name] = state[name].copy()
                 state[name][at] = value
@@ -107,12 +111,12 @@ class Dictionary:
             state["round"] += 1
         return state
 
-    def _choose(self, versions, losses, state):
+    def _choose(self, versions, losses, key):
         if self.server == "mean":
             return versions.mean(axis=0)
         if self.server == "loss":
             return versions[losses.argmin()]
-        rng = generator(state["seed"], PICK, state["round"])
+        rng = generator(key[0], PICK, key[1])
         return versions[rng.integers(len(versions))]
 
     def close(self, state: State) -> Request:
@@ -140,7 +144,9 @@ class Dictionary:
     def join(self, cohort: Cohort, agreement: dict) -> tuple[Domains, dict]:
         """Scale the rows of each client by itself."""
         codes = np.where(cohort.y < 0, -1, codes_of(cohort, agreement["classes"]))
-        return join(cohort, codes, self.n_atoms, self.scaler), agreement
+        n = agreement["atom_size"] if self.keep_moments else 0
+        p = cohort.X.shape[1] + len(agreement["classes"])
+        return join(cohort, codes, self.n_atoms, self.scaler, n, p), agreement
 
     def dump(self, cohort: Cohort, cs: tuple[Domains, dict]) -> dict[str, np.ndarray]:
         """Give the coordinates and their moments; rows are scaled anew."""
@@ -170,23 +176,27 @@ class Dictionary:
             each = [column_sums(domains.X[domains.rows_of(k)]) for k in active.tolist()]
             return {"sums": np.sum(each, axis=0)}
         atoms, d = np.asarray(message["atoms"]), cohort.X.shape[1]
-        c = len(agreement["classes"])
-        stepper = Stepper(
-            *(self.n_atoms, agreement["n_batch"], d, c), label_weight=self.label_weight
-        )
+        c, n_batch = len(agreement["classes"]), agreement["n_batch"]
+        at = self._batch(agreement["atom_size"], c, n_batch, key)
+        stepper = Stepper(self.n_atoms, n_batch, d, c, label_weight=self.label_weight)
         versions, losses = np.empty((len(active), *atoms.shape)), np.empty(len(active))
         for place, k in enumerate(active.tolist()):
             X, logits = atoms[..., :d].copy(), atoms[..., d:].copy()
             moments = [(np.zeros_like(Z), np.zeros_like(Z)) for Z in (X, logits)]
+            if self.keep_moments:
+                own = domains.of_atoms[k][:, *at]
+                moments = [tuple(Z.copy()) for Z in (own[..., :d], own[..., d:])]
+            before = int(domains.t[k]) if self.keep_moments else 0
             rng = generator(key[0], ROWS, key[1], cohort.first + k)
-            steps = self._steps(domains, k, agreement["n_batch"])
             seen = [
                 move(
-                    *(stepper, domains, [k], X, logits, moments, t),
+                    *(stepper, domains, [k], X, logits, moments, before + t),
                     *(self.step_size, rng),
                 )
-                for t in range(1, steps + 1)
+                for t in range(1, 1 + self._steps(domains, k, n_batch))
             ]
+            if self.keep_moments:
+                domains.of_atoms[k][:, *at] = np.concatenate(moments, axis=3)
             versions[place] = np.concatenate([X, logits], axis=2)
             losses[place] = np.mean(seen)
         return {"atoms": versions, "loss": losses}

@@ -220,6 +220,18 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         """Train what predicts for the targets; others are trained when asked for."""
         self._rules = {k: self._rule(k) for k in self._predicted_places()}
 
+    def refresh(self):
+        """Train the classifiers anew, after `inference` or `classifier` was changed.
+
+        Returns
+        -------
+        self : estimator
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        self._make_unsaved()
+        return self
+
     def _rule(self, place: int, inference: str | None = None) -> Any:
         return RULES[inference or self.inference](
             *(self.classifier, self.atoms_, self.atom_labels_),

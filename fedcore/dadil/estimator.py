@@ -176,8 +176,8 @@ class FedDaDiL(DomainDictionary):
     """Federated dataset dictionary learning.
 
     The server draws a batch of each atom and sends it to the clients; each moves a copy
-    of its own, and its coordinates, which never leave it; the server writes one of the
-    versions back [1]_. Rows, labels, scales and coordinates stay with the clients, and
+    of its own, and its coordinates, which never leave it; the server writes the mean of
+    the versions back, or one of them [1]_. Rows, labels, scales and coordinates stay with the clients, and
     the atoms are no rows of anybody: they start as noise.
 
     Parameters
@@ -187,14 +187,15 @@ step_size, scaler
         As for `DaDiL`.
     local_epochs : int, default=1
         Passes of a client over its rows in a round.
-    server : {"random", "loss", "mean"}, default="random"
-        What the server writes back: one client's version, drawn; that of the least
-        loss; the mean of all.
+    server : {"mean", "random", "loss"}, default="mean"
+        What the server writes back: the mean of all versions; one client's, drawn, as
+        published; that of the least loss, which is most often a target's, for those
+        pay no label.
     keep_moments : bool, default=True
         Whether a client keeps Adam's moments of the atoms from round to round, in
         memory of its own, `2 n_atoms atom_size (n_features + n_classes)` numbers.
         False: as published, they begin anew in each round.
-    max_rounds : int, default=40
+    max_rounds : int, default=150
         There is no other end.
     client_column : str or int, default=None
         Name or index of the column of X that holds the clients' identifiers.
@@ -246,12 +247,12 @@ classes_, agreement_, n_features_in_, feature_names_in_
         label_weight="auto",
         classifier=None,
         inference="reconstruct",
-        server="random",
+        server="mean",
         keep_moments=True,
         target=None,
         step_size=0.1,
         scaler="isotropic",
-        max_rounds=40,
+        max_rounds=150,
         client_column=None,
         engine=None,
         n_jobs=None,

@@ -17,15 +17,15 @@ from fedcore.dadil.reference import project
 from fedcore.dadil.sampling import balanced, batch_of_atoms, strata
 
 SHORT = {"batch_size": 24, "random_state": 0}
-BOTH = [DaDiL(max_epochs=15, **SHORT), FedDaDiL(max_rounds=15, **SHORT)]
+BOTH = [DaDiL(max_iter=40, **SHORT), FedDaDiL(max_rounds=15, **SHORT)]
 both = pytest.mark.parametrize("model", BOTH, ids=lambda m: type(m).__name__)
 
 
 @parametrize_with_checks(
     [
-        DaDiL(max_epochs=10, batch_size=32, random_state=0),
+        DaDiL(max_iter=25, batch_size=32, random_state=0),
         FedDaDiL(max_rounds=10, batch_size=32, random_state=0),
-        DaDiL(inference="ensemble", max_epochs=5, batch_size=32, random_state=0),
+        DaDiL(inference="ensemble", max_iter=10, batch_size=32, random_state=0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -69,6 +69,8 @@ def test_it_labels_a_domain_that_moved_away(model, domains):
     model = fitted(model, domains)
     assert model.score(X[target], y[target]) > 0.95
     assert model.agreement_ > 0.8
+    sources = [model.score(X[clients == k], y[clients == k], [k] * 60) for k in "ab"]
+    assert_allclose(model.source_score_, np.mean(sources))
 
 
 @both
@@ -240,12 +242,18 @@ def test_drift_is_the_distance_between_versions():
     assert drift(versions[:1]) == 0
 
 
-@pytest.mark.parametrize("server", ["loss", "mean"])
-def test_other_servers_learn_too(domains, server):
+def test_versions_drawn_at_random_learn_too(domains):
     X, y, clients = domains
-    model = fitted(BOTH[1], domains, server=server)
+    model = fitted(BOTH[1], domains, server="random", keep_moments=False)
     target = clients == "t"
     assert model.score(X[target], y[target]) > 0.9
+
+
+def test_versions_of_least_loss_learn_from_labels_alone(domains):
+    X, y, clients = domains
+    # A target pays no label, so its version would stay in every round.
+    model = fitted(BOTH[1], domains, server="loss", target=None)
+    assert model.score(X, y, clients) > 0.9
 
 
 def test_a_run_goes_on_from_its_checkpoint(domains, tmp_path, assert_same_fit):
@@ -282,7 +290,7 @@ def test_it_is_searched_within_a_pipeline(domains):
     X, y, clients = domains
     y = np.where(clients == "t", -1, y)
     with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(StandardScaler(), copy_of(BOTH[0], max_epochs=10))
+        pipeline = make_pipeline(StandardScaler(), copy_of(BOTH[0], max_iter=25))
         search = GridSearchCV(
             pipeline,
             {"dadil__n_atoms": [1, 2]},
@@ -298,7 +306,7 @@ def test_atoms_are_chosen_without_a_label_of_the_target(domains):
     X, y, clients = domains
     code = np.unique(clients, return_inverse=True)[1]
     rows = np.column_stack([X, code])
-    model = copy_of(BOTH[0], target=[2], client_column=2, max_epochs=10)
+    model = copy_of(BOTH[0], target=[2], client_column=2, max_iter=25)
     search = GridSearchCV(
         model,
         {"n_atoms": [1, 2]},

@@ -29,13 +29,14 @@ EPOCHS = (1, 5, 10)
 
 
 def dictionary(model, X, y, domain, target):
-    """Fit; give accuracy by R and by E and their agreement, in per cent."""
+    """Fit; give accuracy by R and E, agreement and source score, in per cent."""
     hidden = np.where(domain == target, -1, y)
     fitted = clone(model).fit(X, hidden, domain)
     own = domain == target
     R = fitted.score(X[own], y[own])
     E = fitted.set_params(inference="ensemble").refresh().score(X[own], y[own])
-    return 100 * np.array([R, E, fitted.agreement_]), fitted
+    scores = fitted.agreement_, fitted.source_score_
+    return 100 * np.array([R, E, *scores]), fitted
 
 
 def rival(cls, X, y, domain, target):
@@ -46,16 +47,17 @@ def rival(cls, X, y, domain, target):
 
 
 def accuracy(folder, names, seeds):
-    """Print a line a set: means over targets and, of the dictionaries, over seeds."""
-    heads = [*RIVALS, "R", "sd", "E", "agree", "fed R", "sd", "fed E", "fed agree"]
-    print(f"{'set':22}" + "".join(f"{head:>14}" for head in heads), flush=True)
+    """Print a table a set: means over targets and, of the dictionaries, over seeds."""
+    head = (
+        f"{'arm':16}{'mean':>7}{'sd':>5}{'E':>7}{'agree':>7}{'sources':>9}  by target"
+    )
     for name in names:
         X, y, domain = load(folder, name)
         targets = np.unique(domain)
-        figures = [
-            np.mean([rival(cls, X, y, domain, t) for t in targets])
-            for cls in RIVALS.values()
-        ]
+        print(f"{name}, {len(targets)} targets\n{head}", flush=True)
+        for label, cls in RIVALS.items():
+            each = np.array([rival(cls, X, y, domain, t) for t in targets])
+            line(label, each.mean(), each)
         for cls in (DaDiL, FedDaDiL):
             runs = np.array(
                 [
@@ -65,10 +67,18 @@ def accuracy(folder, names, seeds):
                     ]
                     for s in range(seeds)
                 ]
-            ).mean(axis=1)
-            R, E, agreement = runs.mean(axis=0)
-            figures += [R, runs[:, 0].std(), E, agreement]
-        print(f"{name:22}" + "".join(f"{x:14.1f}" for x in figures), flush=True)
+            )
+            R, *others = runs.mean(axis=(0, 1))
+            line(cls.__name__, R, runs[..., 0].mean(axis=0), runs[..., 0], others)
+
+
+def line(label, mean, each, runs=None, others=()):
+    """Print an arm: mean over targets, its deviation over seeds, and each target."""
+    several = runs is not None and len(runs) > 1
+    sd = f"{runs.mean(axis=1).std(ddof=1):5.1f}" if several else " " * 5
+    scores = "".join(f"{x:{w}.1f}" for x, w in zip(others, (7, 7, 9), strict=False))
+    targets = " ".join(f"{x:5.1f}" for x in each)
+    print(f"{label:16}{mean:7.1f}{sd}{scores:23}  {targets}", flush=True)
 
 
 def drift(folder, names, rounds=40):

@@ -62,14 +62,15 @@ class Solution:
     mean: np.ndarray
     scale: np.ndarray
     history: dict[str, np.ndarray]
+    objective: float
 
 
 class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators: a client is a domain.
 
     A subclass stores n_atoms, atom_size, batch_size, label_weight, classifier,
-    inference, target, step_size, scaler, client_column, random_state and verbose, says
-    by `_n_epochs` how often it goes over the rows, and has `_check_method`, `_solve`.
+    inference, target, step_size, scaler, client_column, random_state and verbose, has
+    `_n_steps`, `_check_method`, `_solve`.
     """
 
     _form = {"dtype": np.float64, "order": "C"}
@@ -79,10 +80,9 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
     __metadata_request__fit = {"clients": True}
     __metadata_request__predict_proba = {"clients": True}
 
-    @property
     @abstractmethod
-    def _n_epochs(self) -> int:
-        """Passes over a domain's rows."""
+    def _n_steps(self, n_rows: int, n_batch: int) -> int:
+        """Count the steps that `fit` takes over a domain of so many rows."""
 
     def _check_method(self) -> None:
         """Check the parameters that only this method has."""
@@ -127,9 +127,10 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         self.domain_mean_, self.domain_scale_ = found.mean, found.scale
         self.history_ = found.history
         self.n_rounds_ = int(found.history["round"][-1])
-        self.objective_ = float(found.history["objective"][-1])
+        self.objective_ = found.objective
         self._make_unsaved()
         self.agreement_ = self._agreement_of(problem.cohort)
+        self.source_score_ = self._source_score_of(problem)
         return self
 
     # validation
@@ -384,6 +385,16 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         at = np.isin(owner, places)
         return self._agreement(cohort.X[at], owner[at])
 
+    def _source_score_of(self, problem: Problem) -> float:
+        """Mean over the sources of how well each one's reconstruction labels it."""
+        cohort, scores = problem.cohort, []
+        for k in np.flatnonzero(~problem.targets).tolist():
+            rows = slice(*cohort.offsets[k : k + 2].tolist())
+            owners = np.full(rows.stop - rows.start, k)
+            scored = self._scores_of(cohort.X[rows], owners)
+            scores.append(np.mean(scored.argmax(axis=1) == cohort.y[rows]))
+        return float(np.mean(scores))
+
     # domains
 
     def _place(self, domain: Any) -> int:
@@ -494,7 +505,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         stepper = Stepper(K, n_batch, d, c, label_weight=self.label_weight)
         logits = np.log(np.maximum(self.atom_labels_, 1e-300))
         seed = seed_of(self.random_state)
-        for t in range(1, 1 + self._n_epochs * max(1, len(rows) // n_batch)):
+        for t in range(1, 1 + self._n_steps(len(rows), n_batch)):
             drawn = batch_of_atoms(K, n, c, n_batch, generator(seed, ATOMS, t))
             at = np.arange(K)[:, None], drawn
             copies = self.atoms_[at], logits[at]

@@ -16,7 +16,7 @@ from .steps import Stepper
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """Atoms, and a table with a line an epoch."""
+    """Atoms, and a table with a line a step."""
 
     X: np.ndarray
     logits: np.ndarray
@@ -30,14 +30,13 @@ def learn(
     *,
     label_weight: float | str,
     rate: float,
-    max_epochs: int,
+    max_iter: int,
     seed: int,
-    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    on_step: Callable[[int, dict[str, float]], None] | None = None,
 ) -> Learnt:
     """Learn atoms of shape (K, n, d, c), and in place the domains' coordinates.
 
-    An epoch takes as many steps as the largest domain has batches, each over a batch of
-    every domain.
+    A step is over a batch of every domain.
     """
     n_atoms, n, d, n_classes = shape
     sums = column_sums(domains.X)
@@ -45,32 +44,27 @@ def learn(
     tables = [(np.zeros_like(Z), np.zeros_like(Z)) for Z in (X, logits)]
     stepper = Stepper(n_atoms, n_batch, d, n_classes, label_weight=label_weight)
     everybody = list(range(domains.n_domains))
-    steps = max(1, int(np.diff(domains.offsets).max()) // n_batch)
-    objective, time, begun, t = [], [], perf_counter(), 0
-    for epoch in range(1, max_epochs + 1):
-        total = 0.0
-        for _ in range(steps):
-            t += 1
-            drawn = batch_of_atoms(
-                n_atoms, n, n_classes, n_batch, generator(seed, ATOMS, t)
-            )
-            at = np.arange(n_atoms)[:, None], drawn
-            points, signs = X[at], logits[at]
-            moments = [(first[at], second[at]) for first, second in tables]
-            rng = generator(seed, ROWS, t)
-            losses = move(
-                *(stepper, domains, everybody, points, signs, moments, t, rate, rng)
-            )
-            X[at], logits[at] = points, signs
-            for table, moved in zip(tables, moments, strict=True):
-                table[0][at], table[1][at] = moved
-            total += sum(losses)
-        objective.append(total / steps)
+    objective, time, begun = [], [], perf_counter()
+    for t in range(1, max_iter + 1):
+        drawn = batch_of_atoms(
+            n_atoms, n, n_classes, n_batch, generator(seed, ATOMS, t)
+        )
+        at = np.arange(n_atoms)[:, None], drawn
+        points, signs = X[at], logits[at]
+        moments = [(first[at], second[at]) for first, second in tables]
+        rng = generator(seed, ROWS, t)
+        losses = move(
+            *(stepper, domains, everybody, points, signs, moments, t, rate, rng)
+        )
+        X[at], logits[at] = points, signs
+        for table, moved in zip(tables, moments, strict=True):
+            table[0][at], table[1][at] = moved
+        objective.append(sum(losses))
         time.append(perf_counter() - begun)
-        if on_epoch is not None:
-            on_epoch(epoch, {"objective": objective[-1]})
+        if on_step is not None:
+            on_step(t, {"objective": objective[-1]})
     history = {
-        "round": np.arange(1, max_epochs + 1),
+        "round": np.arange(1, max_iter + 1),
         "time": np.array(time),
         "objective": np.array(objective),
     }

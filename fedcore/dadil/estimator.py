@@ -59,8 +59,8 @@ class DaDiL(DomainDictionary):
         of each column, and divides all by one number. "standard": it divides each
         column by its own standard deviation. "none": nothing; columns should then
         already be near to mean 0 and variance 1, where atoms start.
-    max_epochs : int, default=40
-        Passes over the largest domain. There is no other end.
+    max_iter : int, default=400
+        Steps, each over a batch of every domain. There is no other end.
     client_column : str or int, default=None
         Name or index of the column of X that holds the domains' identifiers.
     random_state : int, RandomState instance or None, default=None
@@ -84,12 +84,16 @@ class DaDiL(DomainDictionary):
     agreement_ : float
         Share of the targets' rows (without any, of all) to which both ways of inference
         give the same label: a score that needs no label.
+    source_score_ : float
+        Mean accuracy by which each source is labelled from its own reconstruction: how
+        much the dictionary has learnt of labels. Where it is below the accuracy of a
+        plain classifier on held-out sources, do not trust it with a target.
     objective_ : float
-        Sum of the domains' losses, mean over the last epoch.
+        Sum of the domains' losses, mean over the last tenth of the steps.
     n_rounds_ : int
-        Epochs.
+        Steps.
     history_ : dict of ndarray
-        One entry an epoch: round, time, objective.
+        One entry a step: round, time, objective.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -106,7 +110,7 @@ class DaDiL(DomainDictionary):
     >>> y = rng.integers(2, size=300)
     >>> clients = np.repeat(["a", "b", "c"], 100)
     >>> X = rng.normal(size=(300, 2)) + 4 * y[:, None] + (clients == "c")[:, None]
-    >>> model = DaDiL(target="c", max_epochs=10, random_state=0).fit(X, y, clients)
+    >>> model = DaDiL(target="c", max_iter=50, random_state=0).fit(X, y, clients)
     >>> bool(model.score(X[200:], y[200:]) > 0.95)
     True
     """
@@ -123,7 +127,7 @@ class DaDiL(DomainDictionary):
         target=None,
         step_size=0.1,
         scaler="isotropic",
-        max_epochs=40,
+        max_iter=400,
         client_column=None,
         random_state=None,
         verbose=0,
@@ -137,17 +141,16 @@ class DaDiL(DomainDictionary):
         self.target = target
         self.step_size = step_size
         self.scaler = scaler
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.client_column = client_column
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _n_epochs(self):
-        return int(self.max_epochs)
+    def _n_steps(self, n_rows, n_batch):
+        return int(self.max_iter)
 
     def _check_method(self):
-        check_scalar(self.max_epochs, "max_epochs", Integral, min_val=1)
+        check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
 
     def _solve(self, problem: Problem, seed: int) -> Solution:
         cohort = problem.cohort
@@ -162,13 +165,15 @@ class DaDiL(DomainDictionary):
             n_batch,
             label_weight=self.label_weight,
             rate=float(self.step_size),
-            max_epochs=int(self.max_epochs),
+            max_iter=int(self.max_iter),
             seed=seed,
-            on_epoch=_print_round if self.verbose else None,
+            on_step=_print_round if self.verbose else None,
         )
+        objective = learnt.history["objective"]
+        last = float(objective[-max(1, len(objective) // 10) :].mean())
         return Solution(
             *(learnt.X, learnt.logits, domains.alphas, domains.mean, domains.scale),
-            learnt.history,
+            *(learnt.history, last),
         )
 
 
@@ -177,8 +182,9 @@ class FedDaDiL(DomainDictionary):
 
     The server draws a batch of each atom and sends it to the clients; each moves a copy
     of its own, and its coordinates, which never leave it; the server writes the mean of
-    the versions back, or one of them [1]_. Rows, labels, scales and coordinates stay with the clients, and
-    the atoms are no rows of anybody: they start as noise.
+    the versions back, or one of them [1]_. Rows, labels, scales and coordinates stay
+    with the clients. The atoms are no rows of anybody: they start as noise, for whose
+    moments clients add up their columns once.
 
     Parameters
     ----------
@@ -209,7 +215,7 @@ step_size, scaler
     Attributes
     ----------
     atoms_, atom_labels_, weights_, domain_mean_, domain_scale_, clients_, targets_, \
-classes_, agreement_, n_features_in_, feature_names_in_
+classes_, agreement_, source_score_, n_features_in_, feature_names_in_
         As for `DaDiL`.
     objective_ : float
         Sum of the clients' losses, mean over their steps of the last round.
@@ -278,9 +284,8 @@ classes_, agreement_, n_features_in_, feature_names_in_
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _n_epochs(self):
-        return int(self.local_epochs * self.max_rounds)
+    def _n_steps(self, n_rows, n_batch):
+        return int(self.max_rounds) * max(1, int(self.local_epochs) * n_rows // n_batch)
 
     def _check_method(self):
         check_scalar(self.local_epochs, "local_epochs", Integral, min_val=1)
@@ -324,6 +329,7 @@ classes_, agreement_, n_features_in_, feature_names_in_
         return Solution(
             *(outcome.state["X"], outcome.state["logits"]),
             *(own["alphas"], own["mean"], own["scale"], outcome.history),
+            float(outcome.state["objective"]),
         )
 
 

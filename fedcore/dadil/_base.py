@@ -73,6 +73,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
     `_n_steps`, `_check_method`, `_solve`.
     """
 
+    _counted = "n_rounds_"
     _form = {"dtype": np.float64, "order": "C"}
     # Made again from the atoms by `_make_unsaved`.
     _not_saved = ("_rules",)
@@ -126,7 +127,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         self.weights_ = found.alphas
         self.domain_mean_, self.domain_scale_ = found.mean, found.scale
         self.history_ = found.history
-        self.n_rounds_ = int(found.history["round"][-1])
+        setattr(self, self._counted, int(found.history["round"][-1]))
         self.objective_ = found.objective
         self._make_unsaved()
         self.agreement_ = self._agreement_of(problem.cohort)

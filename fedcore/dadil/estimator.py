@@ -90,7 +90,7 @@ class DaDiL(DomainDictionary):
         plain classifier on held-out sources, do not trust it with a target.
     objective_ : float
         Sum of the domains' losses, mean over the last tenth of the steps.
-    n_rounds_ : int
+    n_iter_ : int
         Steps.
     history_ : dict of ndarray
         One entry a step: round, time, objective.
@@ -114,6 +114,8 @@ class DaDiL(DomainDictionary):
     >>> bool(model.score(X[200:], y[200:]) > 0.95)
     True
     """
+
+    _counted = "n_iter_"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from fedcore.dadil.scaling import moments_of
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # of C
-SCALERS = ("isotropic", "standard")
+SCALERS = ("overall", "isotropic", "standard")
 MOST_ROWS = 700  # of a source, for transport of all pooled
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from . import demo_stragglers
+from . import demo_adaptation, demo_stragglers
 from .datasets import WATCH_EXERCISES, load_watch
 from .federation import LocalEngine
 from .mtl_svm import FedMTLSVC
@@ -161,6 +161,7 @@ def run(
     train = part == 1
     model = FedMTLSVC(*chosen[MULTI], **EXACT, **settings)
     say(demo_stragglers.line(model, X[train], y[train], clients[train]))
+    demo_adaptation.run(n_jobs=n_jobs, seed=seed, say=say)
     return splits
 
 

@@ -16,7 +16,7 @@ from fedcore.dadil.protocol import drift
 from fedcore.dadil.reference import project
 from fedcore.dadil.sampling import balanced, batch_of_atoms, strata
 
-SHORT = {"batch_size": 24, "random_state": 0}
+SHORT = {"batch_size": 24, "scaler": "isotropic", "random_state": 0}
 BOTH = [DaDiL(max_iter=40, **SHORT), FedDaDiL(max_rounds=15, **SHORT)]
 both = pytest.mark.parametrize("model", BOTH, ids=lambda m: type(m).__name__)
 

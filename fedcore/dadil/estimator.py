@@ -54,11 +54,12 @@ class DaDiL(DomainDictionary):
         whose labels are missing.
     step_size : float, default=0.1
         Of Adam.
-    scaler : {"isotropic", "standard", "none"}, default="isotropic"
-        What each domain does to its own rows first. "isotropic": it takes away the mean
-        of each column, and divides all by one number. "standard": it divides each
-        column by its own standard deviation. "none": nothing; columns should then
-        already be near to mean 0 and variance 1, where atoms start.
+    scaler : {"overall", "isotropic", "standard", "none"}, default="overall"
+        What each domain does to its own rows first. "overall": it subtracts the mean
+        and divides by the standard deviation of all their entries, which leaves
+        differences between columns to the atoms. "isotropic": the mean of each column,
+        and one standard deviation. "standard": those of each column, for columns in
+        different units. "none": nothing.
     max_iter : int, default=400
         Steps, each over a batch of every domain. There is no other end.
     client_column : str or int, default=None
@@ -128,7 +129,7 @@ class DaDiL(DomainDictionary):
         inference="reconstruct",
         target=None,
         step_size=0.1,
-        scaler="isotropic",
+        scaler="overall",
         max_iter=400,
         client_column=None,
         random_state=None,
@@ -259,7 +260,7 @@ classes_, agreement_, source_score_, n_features_in_, feature_names_in_
         keep_moments=True,
         target=None,
         step_size=0.1,
-        scaler="isotropic",
+        scaler="overall",
         max_rounds=150,
         client_column=None,
         engine=None,

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-SCALERS = ("standard", "isotropic", "none")
+SCALERS = ("overall", "isotropic", "standard", "none")
 LEAST = 1e-6  # of the largest spread: a column with less holds rounding alone
 
 
 def moments_of(X: np.ndarray, scaler: str) -> tuple[np.ndarray, np.ndarray]:
     """Give mean and scale (d,) of a domain's rows.
 
-    "standard": of each column. "isotropic": the mean of each column, and one scale for
-    all, so that directions keep their proportions. "none": zeros and ones.
+    "overall": of all entries together. "isotropic": the mean of each column, and one
+    scale for all, so that directions keep their proportions. "standard": of each
+    column. "none": zeros and ones.
     """
     d = X.shape[1]
+    if scaler == "overall":
+        spread = X.std()
+        spread = spread if spread > 1e-12 * np.abs(X).max() else 1.0
+        return np.full(d, X.mean()), np.full(d, spread)
     if scaler == "none":
         return np.zeros(d), np.ones(d)
     mean = X.mean(axis=0)

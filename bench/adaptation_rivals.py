@@ -33,7 +33,7 @@ class Rival:
         parts = [(X[at], y[at]) for at in sources]
         self._choose(parts)
         self._moments = moments_of(X[rows[target]], self.scaler)
-        scaled = [(_scaled(Z, self.scaler), z) for Z, z in parts]
+        scaled = [(scaled_rows(Z, self.scaler), z) for Z, z in parts]
         self._learn(scaled, self._own(X[rows[target]]))
         return self
 
@@ -49,10 +49,10 @@ class Rival:
 
         def score(setting):
             scaler, C = setting
-            scaled = [(_scaled(Z, scaler), z) for Z, z in parts]
+            scaled = [(scaled_rows(Z, scaler), z) for Z, z in parts]
             right = []
             for k, (Z, z) in enumerate(scaled):
-                model = _logistic(C).fit(*_pooled(scaled[:k] + scaled[k + 1 :]))
+                model = _logistic(C).fit(*pooled_rows(scaled[:k] + scaled[k + 1 :]))
                 right.append(model.score(Z, z))
             return np.mean(right)
 
@@ -66,7 +66,7 @@ class SourceOnly(Rival):
     """Logistic regression on the pooled sources."""
 
     def _learn(self, sources, target):
-        self._model = _logistic(self.C).fit(*_pooled(sources))
+        self._model = _logistic(self.C).fit(*pooled_rows(sources))
 
 
 class SelfTraining(Rival):
@@ -75,7 +75,7 @@ class SelfTraining(Rival):
     n_turns = 10
 
     def _learn(self, sources, target):
-        X, y = _pooled(sources)
+        X, y = pooled_rows(sources)
         self._model = _logistic(self.C).fit(X, y)
         for turn in range(1, self.n_turns + 1):
             P = self._model.predict_proba(target)
@@ -99,7 +99,7 @@ class RefinedCentroids(Rival):
         """Take the scale by which sources find each other's centres best."""
 
         def score(scaler):
-            scaled = [(_scaled(Z, scaler), z) for Z, z in parts]
+            scaled = [(scaled_rows(Z, scaler), z) for Z, z in parts]
             right = []
             for k, (Z, z) in enumerate(scaled):
                 self._learn(scaled[:k] + scaled[k + 1 :], Z)
@@ -109,7 +109,7 @@ class RefinedCentroids(Rival):
         self.scaler = max((*SCALERS, "none"), key=score)
 
     def _learn(self, sources, target):
-        X, y = _pooled(sources)
+        X, y = pooled_rows(sources)
         self._classes = np.unique(y)
         centres = np.array([X[y == label].mean(axis=0) for label in self._classes])
         for _ in range(self.n_turns):
@@ -131,7 +131,7 @@ class OTDA(Rival):
         for Z, z in sources:
             at = rng.permutation(len(z))[:MOST_ROWS]
             few.append((Z[at], z[at]))
-        X, y = _pooled(few)
+        X, y = pooled_rows(few)
         carried = EMDTransport(max_iter=10_000_000).fit(Xs=X, Xt=target).transform(Xs=X)
         self._model = _logistic(self.C).fit(carried, y)
 
@@ -146,12 +146,13 @@ class FedAvg(Rival):
         self._classes = np.unique(y)
         share = np.array([len(z) for _, z in sources]) / len(y)
         d = sources[0][0].shape[1]
-        # A bound on the curvature keeps full steps from diverging.
-        longest = max((Z**2).sum(axis=1).mean() for Z, _ in sources) + 1
+        # 1/2 bounds the curvature of the loss in the scores.
+        square = max((Z**2).sum(axis=1).mean() for Z, _ in sources) + 1
+        step = 1 / (square / 2 + 1 / (self.C * len(y)))
         W = np.zeros((d + 1, len(self._classes)))
         for _ in range(self.n_rounds):
             W = sum(
-                part * self._local(W.copy(), Z, z, len(y), 1 / longest)
+                part * self._local(W.copy(), Z, z, len(y), step)
                 for part, (Z, z) in zip(share, sources, strict=True)
             )
         self._W = W
@@ -162,7 +163,7 @@ class FedAvg(Rival):
         for _ in range(self.n_steps):
             slope = A.T @ (softmax(A @ W, axis=1) - one_hot) / len(Z)
             slope[:-1] += W[:-1] / (self.C * n)
-            W -= 2 * step * slope  # 1/2 bounds the curvature of the loss
+            W -= step * slope
         return W
 
     def _labels(self, X):
@@ -178,12 +179,12 @@ RIVALS = {
 }
 
 
-def _scaled(X, scaler):
+def scaled_rows(X, scaler):
     mean, scale = moments_of(X, scaler)
     return (X - mean) / scale
 
 
-def _pooled(parts):
+def pooled_rows(parts):
     return np.vstack([Z for Z, _ in parts]), np.concatenate([z for _, z in parts])
 
 

@@ -31,8 +31,10 @@ def first_atoms(
     n_atoms: int, n: int, n_classes: int, sums: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw points from a normal with the rows' moments, and classes that stand out."""
-    mean = sums[1] / sums[0]
-    spread = np.sqrt(np.maximum(sums[2] / sums[0] - mean**2, 0))
+    count = np.maximum(sums[0], 1)  # nobody may have answered
+    mean = sums[1] / count
+    spread = np.sqrt(np.maximum(sums[2] / count - mean**2, 0))
+    spread = np.where(sums[0] > 0, spread, 1.0)
     X = mean + spread * rng.normal(size=(n_atoms, n, len(mean)))
     return X, first_logits(n_atoms, n, n_classes)
 

@@ -155,8 +155,12 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
             )
         self._check_method()
 
-    def _problem(self, X, y, clients) -> Problem:
-        """Validate rows, find the targets, and lay rows out by client."""
+    def _problem(self, X, y, clients, alone: bool = True) -> Problem:
+        """Validate rows, find the targets, and lay rows out by client.
+
+        With `alone` there are no rows but these: there must be sources, and all that
+        `target` names.
+        """
         rows, clients = self._split(X, clients)
         y, absent = _labels(y, rows, self, self._form)
         rows = check_array(rows, estimator=self, input_name="X", **self._form)
@@ -173,7 +177,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
                 absent = absent | wholly[owner]
             targets = np.bincount(owner, absent) == sizes
         else:
-            targets = self._named_targets(groups.names)
+            targets = self._named_targets(groups.names, alone)
         partly = np.bincount(owner, absent & ~targets[owner], len(sizes))
         if partly.any():
             k = int(partly.argmax())
@@ -182,29 +186,31 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
                 f"{groups.names.tolist()[k]!r}, expected none missing, or all"
             )
         labelled = ~targets[owner]
-        if not labelled.any():
+        if alone and not labelled.any():
             raise ValueError("y has no labels but those of targets, expected a source")
-        check_classification_targets(y[labelled])
+        if labelled.any():
+            check_classification_targets(y[labelled])
         classes, code = np.unique(y[labelled], return_inverse=True)
-        check_classes(classes, "softmax")
+        if alone:
+            check_classes(classes, "softmax")
         codes = np.full(len(y), UNLABELLED, np.int32)
         codes[labelled] = code
         cohort = Cohort(groups.take(rows), codes, None, groups.offsets, classes)
         return Problem(cohort, groups.names, targets)
 
-    def _named_targets(self, names: np.ndarray) -> np.ndarray:
+    def _named_targets(self, names: np.ndarray, alone: bool) -> np.ndarray:
         given = self.target
         if isinstance(given, str) or np.ndim(given) == 0:
             given = [given]
         ids = client_ids(list(given), len(given), "target")
         places = find_clients(ids, names)
-        if (places < 0).any():
+        if alone and (places < 0).any():
             raise ValueError(
                 f"target names {ids[places < 0].tolist()[0]!r}, which is no client; "
                 f"expected some of {names.tolist()[:10]}"
             )
         targets = np.zeros(len(names), bool)
-        targets[places] = True
+        targets[places[places >= 0]] = True
         return targets
 
     # prediction
@@ -252,6 +258,11 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         """Place of each row's domain in clients_."""
         if clients is None:
             places = self._predicted_places()
+            if not places:
+                raise ValueError(
+                    "the model has atoms but no domain, as a coordinator's: let "
+                    "fit_domain find the coordinates of one"
+                )
             if len(places) > 1:
                 kind = "targets" if len(self.targets_) else "clients"
                 raise ValueError(
@@ -547,9 +558,8 @@ def _labels(y, rows, estimator, form) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(y, warn=True)
     absent = missing(y)
     if absent.any():
-        if absent.all():
-            raise ValueError("y has no label at all, expected those of a source")
-        y = np.asarray(y[~absent].tolist())[np.where(absent, 0, np.cumsum(~absent) - 1)]
+        known = [UNLABELLED] if absent.all() else y[~absent].tolist()
+        y = np.asarray(known)[np.where(absent, 0, np.cumsum(~absent) - 1)]
     check_labels(y)
     _, y = check_X_y(rows, y, estimator=estimator, **form)
     return y, absent

@@ -14,6 +14,7 @@ from ..federation.message import MessageError
 from ..federation.run import run
 from ._base import DomainDictionary, Problem, Solution, _is_auto
 from .central import learn
+from .deployed import DeployedDictionary
 from .domains import join
 from .protocol import Dictionary
 from .start import sizes
@@ -180,7 +181,7 @@ class DaDiL(DomainDictionary):
         )
 
 
-class FedDaDiL(DomainDictionary):
+class FedDaDiL(DeployedDictionary, DomainDictionary):
     """Federated dataset dictionary learning.
 
     The server draws a batch of each atom and sends it to the clients; each moves a copy
@@ -298,9 +299,9 @@ classes_, agreement_, source_score_, n_features_in_, feature_names_in_
         check_engine(self.engine)
         check_n_jobs(self.n_jobs)
 
-    def _solve(self, problem: Problem, seed: int) -> Solution:
+    def _algorithm(self) -> Dictionary:
         auto = _is_auto(self.label_weight)
-        algorithm = Dictionary(
+        return Dictionary(
             n_atoms=int(self.n_atoms),
             atom_size=_size(self.atom_size),
             batch_size=int(self.batch_size),
@@ -312,6 +313,9 @@ classes_, agreement_, source_score_, n_features_in_, feature_names_in_
             scaler=self.scaler,
             max_rounds=int(self.max_rounds),
         )
+
+    def _solve(self, problem: Problem, seed: int) -> Solution:
+        algorithm = self._algorithm()
         engine = LocalEngine() if self.engine is None else self.engine
         try:
             outcome = run(

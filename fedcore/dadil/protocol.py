@@ -56,6 +56,8 @@ class Dictionary:
         if not known:
             raise Refused(0, "no client has labels")
         classes = np.unique(np.concatenate(known))
+        if len(classes) < 2:
+            raise Refused(0, f"all labels are {classes.tolist()[0]!r}, expected others")
         n, n_batch = sizes(self.atom_size, self.batch_size, n_rows, len(classes))
         state: State = {
             "round": 1,
@@ -143,7 +145,10 @@ class Dictionary:
 
     def join(self, cohort: Cohort, agreement: dict) -> tuple[Domains, dict]:
         """Scale the rows of each client by itself."""
-        codes = np.where(cohort.y < 0, -1, codes_of(cohort, agreement["classes"]))
+        codes = np.full(len(cohort.y), -1, np.int32)
+        if len(cohort.classes):
+            seen = codes_of(cohort, agreement["classes"])
+            codes = np.where(cohort.y < 0, -1, seen).astype(np.int32)
         n = agreement["atom_size"] if self.keep_moments else 0
         p = cohort.X.shape[1] + len(agreement["classes"])
         return join(cohort, codes, self.n_atoms, self.scaler, n, p), agreement
@@ -210,7 +215,8 @@ class Dictionary:
     ) -> dict[str, Any]:
         """Give coordinates and scales, which never leave a real site."""
         domains = cs[0]
-        return {name: getattr(domains, name) for name in ("alphas", "mean", "scale")}
+        own = {name: getattr(domains, name) for name in ("alphas", "mean", "scale")}
+        return own | {"target": np.array([part is None for part in domains.parts])}
 
 
 def drift(versions: np.ndarray) -> float:

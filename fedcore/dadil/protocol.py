@@ -146,7 +146,7 @@ class Dictionary:
     def join(self, cohort: Cohort, agreement: dict) -> tuple[Domains, dict]:
         """Scale the rows of each client by itself."""
         codes = np.full(len(cohort.y), -1, np.int32)
-        if len(cohort.classes):
+        if cohort.classes is not None and len(cohort.classes):
             seen = codes_of(cohort, agreement["classes"])
             codes = np.where(cohort.y < 0, -1, seen).astype(np.int32)
         n = agreement["atom_size"] if self.keep_moments else 0

@@ -24,6 +24,7 @@ class Rival:
 
     scaler = "isotropic"
     C = 0.1
+    held_out = np.nan  # accuracy on sources that did not train
 
     def fit(self, X, y, clients):
         """Learn to label the target's rows."""
@@ -56,7 +57,10 @@ class Rival:
                 right.append(model.score(Z, z))
             return np.mean(right)
 
-        self.scaler, self.C = max(product(SCALERS, STRENGTHS), key=score)
+        settings = list(product(SCALERS, STRENGTHS))
+        scores = [score(setting) for setting in settings]
+        self.held_out = max(scores)
+        self.scaler, self.C = settings[int(np.argmax(scores))]
 
     def _labels(self, X):
         return self._model.predict(X)
@@ -106,7 +110,10 @@ class RefinedCentroids(Rival):
                 right.append(np.mean(self._labels(Z) == z))
             return np.mean(right)
 
-        self.scaler = max((*SCALERS, "none"), key=score)
+        scalers = (*SCALERS, "none")
+        scores = [score(scaler) for scaler in scalers]
+        self.held_out = max(scores)
+        self.scaler = scalers[int(np.argmax(scores))]
 
     def _learn(self, sources, target):
         X, y = pooled_rows(sources)

@@ -26,12 +26,13 @@ from fedcore import DaDiL, FedDaDiL
 
 RESNET_50 = 25_557_032 * 4  # bytes of its weights in float32
 EPOCHS = (1, 5, 10)
+DICTIONARIES = {"DaDiL": DaDiL(), "FedDaDiL": FedDaDiL()}
 
 
-def dictionary(model, X, y, domain, target):
+def dictionary(model, X, y, domain, target, seed=0):
     """Fit; give accuracy by R and E, agreement and source score, in per cent."""
     hidden = np.where(domain == target, -1, y)
-    fitted = clone(model).fit(X, hidden, domain)
+    fitted = clone(model).set_params(random_state=seed).fit(X, hidden, domain)
     own = domain == target
     R = fitted.score(X[own], y[own])
     E = fitted.set_params(inference="ensemble").refresh().score(X[own], y[own])
@@ -40,13 +41,13 @@ def dictionary(model, X, y, domain, target):
 
 
 def rival(cls, X, y, domain, target):
-    """Accuracy of a rival, in per cent."""
+    """Accuracy of a rival, and that on sources that did not train, in per cent."""
     hidden, own = np.where(domain == target, -1, y), domain == target
     fitted = cls().fit(X, hidden, domain)
-    return 100 * np.mean(fitted.predict(X[own]) == y[own])
+    return 100 * np.mean(fitted.predict(X[own]) == y[own]), 100 * fitted.held_out
 
 
-def accuracy(folder, names, seeds):
+def accuracy(folder, names, seeds, arms):
     """Print a table a set: means over targets and, of the dictionaries, over seeds."""
     head = (
         f"{'arm':16}{'mean':>7}{'sd':>5}{'E':>7}{'agree':>7}{'sources':>9}  by target"
@@ -57,26 +58,25 @@ def accuracy(folder, names, seeds):
         print(f"{name}, {len(targets)} targets\n{head}", flush=True)
         for label, cls in RIVALS.items():
             each = np.array([rival(cls, X, y, domain, t) for t in targets])
-            line(label, each.mean(), each)
-        for cls in (DaDiL, FedDaDiL):
+            mean, held_out = each.mean(axis=0)
+            line(label, mean, each[:, 0], others=(np.nan, np.nan, held_out))
+        for label, model in DICTIONARIES.items() if arms == "all" else ():
             runs = np.array(
                 [
-                    [
-                        dictionary(cls(random_state=s), X, y, domain, t)[0]
-                        for t in targets
-                    ]
+                    [dictionary(model, X, y, domain, t, s)[0] for t in targets]
                     for s in range(seeds)
                 ]
             )
             R, *others = runs.mean(axis=(0, 1))
-            line(cls.__name__, R, runs[..., 0].mean(axis=0), runs[..., 0], others)
+            line(label, R, runs[..., 0].mean(axis=0), runs[..., 0], others)
 
 
-def line(label, mean, each, runs=None, others=()):
+def line(label, mean, each, runs=None, others=(np.nan, np.nan, np.nan)):
     """Print an arm: mean over targets, its deviation over seeds, and each target."""
     several = runs is not None and len(runs) > 1
     sd = f"{runs.mean(axis=1).std(ddof=1):5.1f}" if several else " " * 5
-    scores = "".join(f"{x:{w}.1f}" for x, w in zip(others, (7, 7, 9), strict=False))
+    cells = [" " if np.isnan(x) else f"{x:.1f}" for x in others]
+    scores = "".join(f"{x:>{w}}" for x, w in zip(cells, (7, 7, 9), strict=True))
     targets = " ".join(f"{x:5.1f}" for x in each)
     print(f"{label:16}{mean:7.1f}{sd}{scores:23}  {targets}", flush=True)
 
@@ -86,13 +86,13 @@ def drift(folder, names, rounds=40):
     for name in names:
         X, y, domain = load(folder, name)
         target = int(domain.max())
-        figures, central = dictionary(DaDiL(random_state=0), X, y, domain, target)
+        figures, central = dictionary(DaDiL(), X, y, domain, target)
         print(
             f"{name}, target {target}: centralised R {figures[0]:.1f}, objective "
             f"{central.objective_:.1f}"
         )
         for E in EPOCHS:
-            model = FedDaDiL(local_epochs=E, max_rounds=rounds, random_state=0)
+            model = FedDaDiL(local_epochs=E, max_rounds=rounds)
             figures, fitted = dictionary(model, X, y, domain, target)
             told = [f"E = {E:<3} R {figures[0]:5.1f}"]
             for column in ("objective", "drift"):
@@ -124,11 +124,12 @@ def main():
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", choices=("all", "rivals"), default="all")
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     begun = perf_counter()
     if args.what == "accuracy":
-        accuracy(args.data, args.sets, args.seeds)
+        accuracy(args.data, args.sets, args.seeds, args.arms)
     elif args.what == "drift":
         drift(args.data, args.sets)
     else:

@@ -351,6 +351,26 @@ def test_a_failed_fit_says_why_and_changes_nothing(
     assert model.n_features_in_ == 2
 
 
+class Failing(LogisticRegression):
+    """A classifier that fails when it is trained."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise RuntimeError("no more")
+
+
+@both
+def test_a_failing_classifier_changes_nothing(model, domains):
+    X, y, clients = domains
+    model = fitted(model, domains)
+    model.set_params(classifier=Failing(), n_atoms=2)
+    before = dict(vars(model))
+    with pytest.raises(RuntimeError, match="no more"):
+        model.fit(X[:, :1], y, clients)
+    with pytest.raises(RuntimeError, match="no more"):
+        model.set_params(n_atoms=2).fit_domain(X[:9], "new")
+    assert vars(model) == before
+
+
 # cases that broke other systems
 
 

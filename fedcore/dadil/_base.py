@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -119,19 +121,20 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         problem = self._problem(X, y, clients)
         found = self._solve(problem, seed_of(self.random_state))
 
-        validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
-        self.classes_, self.clients_ = problem.cohort.classes, problem.names
-        self.targets_ = problem.names[problem.targets]
-        self.atoms_ = found.X
-        self.atom_labels_ = softmax(found.logits, axis=2)
-        self.weights_ = found.alphas
-        self.domain_mean_, self.domain_scale_ = found.mean, found.scale
-        self.history_ = found.history
-        setattr(self, self._counted, int(found.history["round"][-1]))
-        self.objective_ = found.objective
-        self._make_unsaved()
-        self.agreement_ = self._agreement_of(problem.cohort)
-        self.source_score_ = self._source_score_of(problem)
+        with unchanged_by_failure(self):
+            validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
+            self.classes_, self.clients_ = problem.cohort.classes, problem.names
+            self.targets_ = problem.names[problem.targets]
+            self.atoms_ = found.X
+            self.atom_labels_ = softmax(found.logits, axis=2)
+            self.weights_ = found.alphas
+            self.domain_mean_, self.domain_scale_ = found.mean, found.scale
+            self.history_ = found.history
+            setattr(self, self._counted, int(found.history["round"][-1]))
+            self.objective_ = found.objective
+            self._make_unsaved()
+            self.agreement_ = self._agreement_of(problem.cohort)
+            self.source_score_ = self._source_score_of(problem)
         return self
 
     # validation
@@ -139,9 +142,9 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
     def _check_parameters(self) -> None:
         check_scalar(self.n_atoms, "n_atoms", Integral, min_val=1)
         check_scalar(self.batch_size, "batch_size", Integral, min_val=1)
-        if not _is_auto(self.atom_size):
+        if not is_auto(self.atom_size):
             check_scalar(self.atom_size, "atom_size", Integral, min_val=1)
-        if not _is_auto(self.label_weight):
+        if not is_auto(self.label_weight):
             check_real(self.label_weight, "label_weight", min_val=0)
         least = {"min_val": 0, "include_boundaries": "neither"}
         check_real(self.step_size, "step_size", **least)
@@ -494,17 +497,18 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
                     f"{self.classes_.tolist()}"
                 )
         own = self._locate(rows, codes)
-        self.clients_ = with_client(self.clients_, domain)
-        if y is None:
-            self.targets_ = (
-                with_client(self.targets_, domain)
-                if len(self.targets_)
-                else self.clients_[-1:]
-            )
-        self.weights_ = np.concatenate([self.weights_, own.alphas])
-        self.domain_mean_ = np.concatenate([self.domain_mean_, own.mean])
-        self.domain_scale_ = np.concatenate([self.domain_scale_, own.scale])
-        self._make_unsaved()
+        with unchanged_by_failure(self):
+            self.clients_ = with_client(self.clients_, domain)
+            if y is None:
+                self.targets_ = (
+                    with_client(self.targets_, domain)
+                    if len(self.targets_)
+                    else self.clients_[-1:]
+                )
+            self.weights_ = np.concatenate([self.weights_, own.alphas])
+            self.domain_mean_ = np.concatenate([self.domain_mean_, own.mean])
+            self.domain_scale_ = np.concatenate([self.domain_scale_, own.scale])
+            self._make_unsaved()
         return self
 
     def _locate(self, rows, codes):
@@ -541,7 +545,19 @@ def _check_squares(rows: np.ndarray) -> None:
         )
 
 
-def _is_auto(value: Any) -> bool:
+@contextmanager
+def unchanged_by_failure(estimator: Any) -> Iterator[None]:
+    """Take back what was set if a classifier fails."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 

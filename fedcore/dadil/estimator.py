@@ -12,7 +12,7 @@ from .._rows import check_bool, check_n_jobs
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import run
-from ._base import DomainDictionary, Problem, Solution, _is_auto
+from ._base import DomainDictionary, Problem, Solution, is_auto
 from .central import learn
 from .deployed import DeployedDictionary
 from .domains import join
@@ -300,7 +300,7 @@ classes_, agreement_, source_score_, n_features_in_, feature_names_in_
         check_n_jobs(self.n_jobs)
 
     def _algorithm(self) -> Dictionary:
-        auto = _is_auto(self.label_weight)
+        auto = is_auto(self.label_weight)
         return Dictionary(
             n_atoms=int(self.n_atoms),
             atom_size=_size(self.atom_size),
@@ -341,7 +341,7 @@ classes_, agreement_, source_score_, n_features_in_, feature_names_in_
 
 
 def _size(atom_size) -> int:
-    return 0 if _is_auto(atom_size) else int(atom_size)
+    return 0 if is_auto(atom_size) else int(atom_size)
 
 
 def _print_round(round: int, figures: dict[str, float]) -> None:

@@ -161,6 +161,14 @@ def test_any_classifier_learns_soft_labels(model, domains, inference, classifier
 
 
 @both
+def test_a_fit_serves_both_ways_of_inference(model, domains):
+    X, _, clients = domains
+    expected = fitted(model, domains, inference="ensemble").predict_proba(X, clients)
+    model = fitted(model, domains).set_params(inference="ensemble")
+    assert_array_equal(model.predict_proba(X, clients), expected)
+
+
+@both
 def test_coordinates_stay_on_the_simplex(model, domains):
     model = fitted(model, domains)
     assert (model.weights_ >= 0).all()

@@ -35,7 +35,7 @@ def dictionary(model, X, y, domain, target, seed=0):
     fitted = clone(model).set_params(random_state=seed).fit(X, hidden, domain)
     own = domain == target
     R = fitted.score(X[own], y[own])
-    E = fitted.set_params(inference="ensemble").refresh().score(X[own], y[own])
+    E = fitted.set_params(inference="ensemble").score(X[own], y[own])
     scores = fitted.agreement_, fitted.source_score_
     return 100 * np.array([R, E, *scores]), fitted
 

@@ -220,31 +220,21 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
 
     def _predicted_places(self) -> list[int]:
         """Domains that predictions are for without `clients`: targets, or all."""
-        places = (
-            find_clients(self.targets_, self.clients_)
-            if len(self.targets_)
-            else (np.arange(len(self.clients_)))
-        )
-        return places.tolist()
+        wanted = self.targets_ if len(self.targets_) else self.clients_
+        return find_clients(wanted, self.clients_).tolist()
 
     def _make_unsaved(self) -> None:
         """Train what predicts for the targets; others are trained when asked for."""
-        self._rules = {k: self._rule(k) for k in self._predicted_places()}
-
-    def refresh(self):
-        """Train the classifiers anew, after `inference` or `classifier` was changed.
-
-        Returns
-        -------
-        self : estimator
-        """
-        check_is_fitted(self)
-        self._check_parameters()
-        self._make_unsaved()
-        return self
+        self._rules: dict = {}
+        for k in self._predicted_places():
+            self._rules[k, self.inference] = self._rule(k)
 
     def _rule(self, place: int, inference: str | None = None) -> Any:
-        return RULES[inference or self.inference](
+        """Give what labels the rows of a domain."""
+        inference = inference or self.inference
+        if (place, inference) in self._rules:
+            return self._rules[place, inference]
+        return RULES[inference](
             *(self.classifier, self.atoms_, self.atom_labels_),
             *(self.weights_[place], self.label_weight),
         )
@@ -292,8 +282,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         out = np.empty((len(rows), len(self.classes_)))
         for k in np.unique(owners).tolist():
             at = owners == k
-            rule = self._rules[k] if k in self._rules else self._rule(k)
-            out[at] = rule.predict_proba(self._scaled(rows[at], k))
+            out[at] = self._rule(k).predict_proba(self._scaled(rows[at], k))
         return out
 
     def _predicted(self, scores):

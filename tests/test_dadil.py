@@ -374,8 +374,6 @@ def test_a_failing_classifier_changes_nothing(model, domains):
     before = dict(vars(model))
     with pytest.raises(RuntimeError, match="no more"):
         model.fit(X[:, :1], y, clients)
-    with pytest.raises(RuntimeError, match="no more"):
-        model.set_params(n_atoms=2).fit_domain(X[:9], "new")
     assert vars(model) == before
 
 

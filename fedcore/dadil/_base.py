@@ -77,7 +77,7 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
 
     _counted = "n_rounds_"
     _form = {"dtype": np.float64, "order": "C"}
-    # Made again from the atoms by `_make_unsaved`.
+    # Trained again from the atoms.
     _not_saved = ("_rules",)
 
     __metadata_request__fit = {"clients": True}
@@ -224,20 +224,18 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         return find_clients(wanted, self.clients_).tolist()
 
     def _make_unsaved(self) -> None:
-        """Train what predicts for the targets; others are trained when asked for."""
+        """Forget the classifiers; each is trained when it is first asked for."""
         self._rules: dict = {}
-        for k in self._predicted_places():
-            self._rules[k, self.inference] = self._rule(k)
 
     def _rule(self, place: int, inference: str | None = None) -> Any:
         """Give what labels the rows of a domain."""
-        inference = inference or self.inference
-        if (place, inference) in self._rules:
-            return self._rules[place, inference]
-        return RULES[inference](
-            *(self.classifier, self.atoms_, self.atom_labels_),
-            *(self.weights_[place], self.label_weight),
-        )
+        key = place, inference or self.inference
+        if key not in self._rules:
+            self._rules[key] = RULES[key[1]](
+                *(self.classifier, self.atoms_, self.atom_labels_),
+                *(self.weights_[place], self.label_weight),
+            )
+        return self._rules[key]
 
     def _fitted_rows(self, X, clients):
         """Validate X; rows without identifier are of the one target."""
@@ -486,18 +484,17 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
                     f"{self.classes_.tolist()}"
                 )
         own = self._locate(rows, codes)
-        with unchanged_by_failure(self):
-            self.clients_ = with_client(self.clients_, domain)
-            if y is None:
-                self.targets_ = (
-                    with_client(self.targets_, domain)
-                    if len(self.targets_)
-                    else self.clients_[-1:]
-                )
-            self.weights_ = np.concatenate([self.weights_, own.alphas])
-            self.domain_mean_ = np.concatenate([self.domain_mean_, own.mean])
-            self.domain_scale_ = np.concatenate([self.domain_scale_, own.scale])
-            self._make_unsaved()
+        self.clients_ = with_client(self.clients_, domain)
+        if y is None:
+            self.targets_ = (
+                with_client(self.targets_, domain)
+                if len(self.targets_)
+                else self.clients_[-1:]
+            )
+        self.weights_ = np.concatenate([self.weights_, own.alphas])
+        self.domain_mean_ = np.concatenate([self.domain_mean_, own.mean])
+        self.domain_scale_ = np.concatenate([self.domain_scale_, own.scale])
+        self._make_unsaved()
         return self
 
     def _locate(self, rows, codes):

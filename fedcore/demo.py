@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from . import demo_sparse, demo_stragglers
+from . import demo_adaptation, demo_sparse, demo_stragglers
 from .datasets import WATCH_EXERCISES, load_watch
 from .federation import LocalEngine
 from .mtl_svm import FedMTLSVC
@@ -162,6 +162,7 @@ def run(
     model = FedMTLSVC(*chosen[MULTI], **EXACT, **settings)
     say(demo_stragglers.line(model, X[train], y[train], clients[train]))
     demo_sparse.run(n_splits=n_splits, n_jobs=n_jobs, seed=seed, say=say)
+    demo_adaptation.run(n_jobs=n_jobs, seed=seed, say=say)
     return splits
 
 

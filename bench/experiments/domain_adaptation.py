@@ -82,7 +82,7 @@ def line(label, mean, each, runs=None, others=(np.nan, np.nan, np.nan)):
 
 
 def drift(folder, names, rounds=40):
-    """Print loss, drift and R by local epochs, beside the centralised fit."""
+    """Print R by local epochs, and loss and drift as the rounds go by."""
     for name in names:
         X, y, domain = load(folder, name)
         target = int(domain.max())
@@ -99,7 +99,7 @@ def drift(folder, names, rounds=40):
                 values = fitted.history_[column]
                 marks = [0, rounds // 4 - 1, rounds // 2 - 1, rounds - 1]
                 shown = " ".join(f"{values[mark]:8.2f}" for mark in marks)
-                told.append(f"{column} after 1, {rounds // 4}, ...: {shown}")
+                told.append(f"{column} {shown}")
             print("   ".join(told), flush=True)
 
 

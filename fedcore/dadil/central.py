@@ -50,13 +50,14 @@ def learn(
             n_atoms, n, n_classes, n_batch, generator(seed, ATOMS, t)
         )
         at = np.arange(n_atoms)[:, None], drawn
-        points, signs = X[at], logits[at]
+        X_batch, logits_batch = X[at], logits[at]
         moments = [(first[at], second[at]) for first, second in tables]
         rng = generator(seed, ROWS, t)
         losses = move(
-            *(stepper, domains, everybody, points, signs, moments, t, rate, rng)
+            *(stepper, domains, everybody, X_batch, logits_batch),
+            *(moments, t, rate, rng),
         )
-        X[at], logits[at] = points, signs
+        X[at], logits[at] = X_batch, logits_batch
         for table, moved in zip(tables, moments, strict=True):
             table[0][at], table[1][at] = moved
         objective.append(sum(losses))

@@ -11,6 +11,7 @@ import pytest
 
 from fedcore.__main__ import main
 from fedcore.reproduce import PARTS, reproduce, run
+from fedcore.reproduce.adaptation import turned_digits
 from fedcore.reproduce.chapter import (
     FAILS,
     HOLDS,
@@ -172,12 +173,23 @@ def test_the_command_says_errors_in_a_sentence(tmp_path, capsys):
     assert "expected a folder" in stopped.value.code
 
 
+def turned_digits_of_few():
+    X, y, domain = turned_digits()
+    few = np.flatnonzero(y < 3)[:240]
+    return X[few], y[few], domain[few]
+
+
 SMALLER = {
     "multi_task_svm": {"TIES": (1.0,), "CLIENTS": (2, 3), "FEW": 2, "MANY": 3},
     "sparse_learning": {
         "N_CLIENTS": {1: 10, 2: 3},
         "BASE_ROUNDS": {1: 3, 2: 3},
         "STEPS": {1: (1e-4,), 2: (1e-3,)},
+    },
+    "adaptation": {
+        "turned_digits": turned_digits_of_few,
+        "ROUNDS": 2,
+        "EPOCHS": (1, 2),
     },
     "client_graph": {"SCENES": {"2 groups of 2": {"group_sizes": (2, 2)}}},
 }

@@ -17,6 +17,7 @@ from .kept import KeptMeasurements
 PARTS = {
     "svm": "multi_task_svm",
     "iht": "sparse_learning",
+    "dadil": "adaptation",
     "graph": "client_graph",
     "rivals": "rivals",
 }

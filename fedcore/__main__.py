@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     demo = commands.add_parser(
-        "demo", help="global, local and multi-task models on real people's data"
+        "demo", help="the four methods on data that come with the package"
     )
     demo.add_argument(
         "--jobs", type=threads, metavar="N", help="threads, -1 for all processors"
@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=(2, 3, 4),
         default=4,
         help="into training and test rows [4]",
+    )
+    demo.add_argument(
+        "--report", type=Path, metavar="FILE", help="HTML file for the last table"
     )
     demo.set_defaults(command=_demo)
 
@@ -110,7 +113,13 @@ def _demo(args: argparse.Namespace) -> None:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    demo.run(n_splits=args.splits, n_jobs=args.jobs, seed=args.seed, say=say)
+    demo.run(
+        n_splits=args.splits,
+        n_jobs=args.jobs,
+        seed=args.seed,
+        report_file=args.report,
+        say=say,
+    )
 
 
 def _reproduce(args: argparse.Namespace) -> None:

@@ -40,7 +40,7 @@ def accuracies(
 
 def run(
     *, n_jobs: int | None = None, seed: int = 0, say: Callable[[str], None] = print
-) -> dict[str, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], FedDaDiL]:
     """Hide the labels of a few people, label their rows, and say how well.
 
     Parameters
@@ -54,8 +54,8 @@ def run(
 
     Returns
     -------
-    dict of str to ndarray of shape (N_TARGETS,)
-        Accuracies.
+    accuracies : dict of str to ndarray of shape (N_TARGETS,)
+    model : FedDaDiL
     """
     begun = perf_counter()
     X, y, clients = load_watch()
@@ -87,7 +87,7 @@ def run(
         f"({perf_counter() - begun:.1f} s)."
     )
     say(f"  {verdict(found)}")
-    return found
+    return found, model
 
 
 def verdict(found: dict[str, np.ndarray]) -> str:

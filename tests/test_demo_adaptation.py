@@ -10,7 +10,8 @@ from fedcore.demo_adaptation import AS_THEY_ARE, DICTIONARY, SCALED
 def test_it_prints_three_accuracies(monkeypatch):
     monkeypatch.setattr(demo_adaptation, "N_ROUNDS", 3)
     lines = []
-    found = demo_adaptation.run(seed=1, say=lines.append)
+    found, model = demo_adaptation.run(seed=1, say=lines.append)
+    assert model.n_rounds_ == 3
     for each in found.values():
         assert each.shape == (3,) and (each >= 0).all() and (each <= 1).all()
     text = "\n".join(lines)

@@ -10,9 +10,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure as Canvas
-
 from .._facts import facts
 from .chapter import FAILS, HOLDS, UNKNOWN, Chapter, Claim, Figure, Table
 
@@ -29,12 +26,18 @@ svg { max-width: 100%; height: auto }
 CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "unknown"}
 
 
-def write_report(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> None:
-    """Write the chapters, in their order, to one file."""
-    body = "\n".join([*_opening(chapters, quick), *map(_chapter, chapters)])
+def write_report(
+    path: Path,
+    chapters: Sequence[Chapter],
+    *,
+    quick: bool,
+    title: str = "What the papers claim, and what we measure",
+) -> None:
+    """Write the chapters, in their order, to one file; its folder is there."""
+    body = "\n".join([*_opening(chapters, quick, title), *map(_chapter, chapters)])
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        f"<title>fedcore: claims and measurements</title><style>{STYLE}</style></head>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
         f"<body>\n{body}\n</body></html>\n"
     )
     beside = path.with_suffix(".part")
@@ -42,20 +45,21 @@ def write_report(path: Path, chapters: Sequence[Chapter], *, quick: bool) -> Non
     beside.replace(path)
 
 
-def _opening(chapters: Sequence[Chapter], quick: bool) -> Iterator[str]:
-    yield "<h1>What the papers claim, and what we measure</h1>"
+def _opening(chapters: Sequence[Chapter], quick: bool, title: str) -> Iterator[str]:
+    yield f"<h1>{escape(title)}</h1>"
     if quick:
         yield (
             "<p>A quick run: few seeds, small sizes. Without <code>--quick</code> "
             "the figures are surer.</p>"
         )
     verdicts = [claim.verdict for chapter in chapters for claim in chapter.claims]
-    yield (
-        f"<p>{len(verdicts)} claims: {verdicts.count(HOLDS)} hold, "
-        f"{verdicts.count(FAILS)} do not, "
-        f"{len(verdicts) - sum(map(verdicts.count, CLASSES))} hold on a condition, "
-        f"{verdicts.count(UNKNOWN)} were not measured.</p>"
-    )
+    if verdicts:
+        yield (
+            f"<p>{len(verdicts)} claims: {verdicts.count(HOLDS)} hold, "
+            f"{verdicts.count(FAILS)} do not, "
+            f"{len(verdicts) - sum(map(verdicts.count, CLASSES))} hold on a condition, "
+            f"{verdicts.count(UNKNOWN)} were not measured.</p>"
+        )
     known = "; ".join(f"{name} {value}" for name, value in facts())
     yield f'<p class="note">{escape(known)}</p>'
 
@@ -114,6 +118,9 @@ def _number(value: float) -> str:
 
 
 def _figure(figure: Figure) -> str:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Canvas
+
     # Not pyplot: it would choose a backend, and keep the figure.
     canvas = Canvas(figsize=(7, 4), layout="constrained")
     figure.draw(canvas.subplots())

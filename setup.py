@@ -11,6 +11,7 @@ from setuptools import Extension, setup
 # kernel module -> the C files linked into it
 KERNELS = {
     "_assign": ["csrc/fc_assign.c"],
+    "_barycenter": ["csrc/fc_barycenter.c", "csrc/fc_assign.c"],
     "_compact": ["csrc/fc_compact.c"],
     "_heads": ["csrc/fc_heads.c"],
     "_iht": ["csrc/fc_iht.c", "csrc/fc_select.c", "csrc/fc_rng.c"],

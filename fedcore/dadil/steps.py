@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-from ..ot import emd_batch, labelled_barycenter
+from ..ot import emd_batch
+from ..ot.barycenter import barycenter_of, lower_gram
 from ..ot.batch import squared_distances
 from .reference import adam, project
 
@@ -31,9 +32,10 @@ class Stepper:
         Y = softmax(logits, axis=-1)
         dX, dY = np.zeros_like(X), np.zeros_like(logits)
         dalphas, losses = np.zeros_like(alphas), []
+        gram = lower_gram(X)  # once for all domains
         for domain, (X_Q, Y_Q) in enumerate(batches):
             loss = self._gradient(
-                X, Y, alphas[domain], X_Q, Y_Q, dX, dY, dalphas[domain]
+                gram.copy(), X, Y, alphas[domain], X_Q, Y_Q, dX, dY, dalphas[domain]
             )
             losses.append(loss)
         dlogits = Y * (dY - (dY * Y).sum(-1, keepdims=True))
@@ -44,10 +46,10 @@ class Stepper:
             alphas[domain] = project(alpha)
         return losses
 
-    def _gradient(self, X, Y, alpha, X_Q, Y_Q, dX, dY, dalpha):
+    def _gradient(self, gram, X, Y, alpha, X_Q, Y_Q, dX, dY, dalpha):
         """Add one domain's gradients; return its loss."""
         n = len(X_Q)
-        found = labelled_barycenter(X, Y, alpha / alpha.sum(), **self.options)
+        found = barycenter_of(gram, X, Y, alpha / alpha.sum(), **self.options)
         C = squared_distances(found.X[None], X_Q[None])
         beta = 0.0
         if Y_Q is not None:

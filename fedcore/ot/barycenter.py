@@ -86,7 +86,7 @@ def labelled_barycenter(
            [5.]])
     """
     X, Y = check_stack(X, "X"), check_stack(Y, "Y")
-    K, n, d = X.shape
+    K, n, _ = X.shape
     if Y.shape[:2] != (K, n):
         raise ValueError(f"Y.shape == {Y.shape}, expected ({K}, {n}, n_classes)")
     weights = check_weights(weights, K, "weights")
@@ -95,11 +95,19 @@ def labelled_barycenter(
     check_scalar(max_iter, "max_iter", Integral, min_val=1)
     check_real(tol, "tol", min_val=0)
 
-    gram = _lower_gram(X.reshape(K * n, d))
+    gram = lower_gram(X)
     if not np.isfinite(np.trace(gram)):
         raise ValueError(
             f"X has an entry of {np.abs(X).max():.1e}: squared distances overflow"
         )
+    return barycenter_of(gram, X, Y, weights, label_weight, int(max_iter), tol)
+
+
+def barycenter_of(
+    gram, X, Y, weights, label_weight="auto", max_iter=10, tol=1e-9
+) -> Barycenter:
+    """Find a barycenter of validated atoms; `gram` is theirs, and is overwritten."""
+    K, n, d = X.shape
     heaviest = int(np.argmax(weights))
     if label_weight == "auto":
         label_weight = spread(gram, K, heaviest)
@@ -116,8 +124,9 @@ def labelled_barycenter(
     return Barycenter(points, classes, s, objective[:turns], float(label_weight))
 
 
-def _lower_gram(flat: np.ndarray) -> np.ndarray:
-    """Products of all pairs of rows, below the diagonal and on it."""
+def lower_gram(X: np.ndarray) -> np.ndarray:
+    """Products of all pairs of points of X (K, n, d), below the diagonal and on it."""
+    flat = X.reshape(-1, X.shape[2])
     with np.errstate(over="ignore", invalid="ignore"):
         flat = flat - flat.mean(0)  # or far from 0 digits are lost
     product = dsyrk if flat.dtype == np.float64 else ssyrk

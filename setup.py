@@ -13,6 +13,7 @@ KERNELS = {
     "_assign": ["csrc/fc_assign.c"],
     "_barycenter": ["csrc/fc_barycenter.c", "csrc/fc_assign.c"],
     "_compact": ["csrc/fc_compact.c"],
+    "_dadil": ["csrc/fc_dadil.c"],
     "_heads": ["csrc/fc_heads.c"],
     "_iht": ["csrc/fc_iht.c", "csrc/fc_select.c", "csrc/fc_rng.c"],
     "_rng": ["csrc/fc_rng.c"],

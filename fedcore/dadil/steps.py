@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-from ..ot import emd_batch
+from .._kernels._assign import assign
+from .._kernels._dadil import adam, scatter
 from ..ot.barycenter import barycenter_of, lower_gram
 from ..ot.batch import squared_distances
-from .reference import adam, project
+from .reference import project
 
 
 class Stepper:
@@ -28,7 +29,10 @@ class Stepper:
         self.options = {"label_weight": label_weight, "max_iter": max_iter, "tol": tol}
 
     def step(self, X, logits, alphas, batches, moments, t, rate=0.1):
-        """Do what `reference.step` does; return each domain's loss."""
+        """Do what `reference.step` does; return each domain's loss.
+
+        Atoms, coordinates and moments are C-contiguous float64, and change in place.
+        """
         Y = softmax(logits, axis=-1)
         dX, dY = np.zeros_like(X), np.zeros_like(logits)
         dalphas, losses = np.zeros_like(alphas), []
@@ -39,9 +43,11 @@ class Stepper:
             )
             losses.append(loss)
         dlogits = Y * (dY - (dY * Y).sum(-1, keepdims=True))
-        adam(X, dX, moments[0], t, rate)
-        adam(logits, dlogits, moments[1], t, rate)
-        adam(alphas, dalphas, moments[2], t, rate)
+        for x, gradient, traces in zip(
+            (X, logits, alphas), (dX, dlogits, dalphas), moments, strict=True
+        ):
+            first, second = (trace.reshape(-1) for trace in traces)
+            adam(gradient.reshape(-1), x.reshape(-1), first, second, rate, t)
         for domain, alpha in enumerate(alphas):
             alphas[domain] = project(alpha)
         return losses
@@ -55,14 +61,19 @@ class Stepper:
         if Y_Q is not None:
             beta = C.max() if self.label_weight == "auto" else self.label_weight
             C += beta * squared_distances(found.Y[None], Y_Q[None])
-        plan = emd_batch(C)
-        p, s = plan.assignment[0], found.assignments
-        G = (2 / n) * (found.X - X_Q[p])
-        H = None if Y_Q is None else (2 * beta / n) * (found.Y - Y_Q[p])
-        for k, s_k in enumerate(s):
-            dX[k, s_k] += alpha[k] * G
-            dalpha[k] = np.vdot(G, X[k, s_k])
-            if H is not None:
-                dY[k, s_k] += alpha[k] * H
-                dalpha[k] += np.vdot(H, Y[k, s_k])
-        return float(plan.cost[0])
+        p, s = np.empty((1, n), np.int32), found.assignments
+        prices, figures = np.empty((2, 1, n)), np.empty((2, 1))
+        if assign(C, False, p, *prices, *figures) >= 0:
+            raise ValueError(
+                "the points of a batch are so far away that costs overflow"
+            )
+        cost, p = float(figures[0, 0]), p[0]
+        through = alpha, s, p, np.empty(max(X.shape[2], Y.shape[2]))
+        self._scatter(2 / n, X, found.X, X_Q, *through, dX, dalpha)
+        if Y_Q is not None:
+            self._scatter(2 * beta / n, Y, found.Y, Y_Q, *through, dY, dalpha)
+        return cost
+
+    @staticmethod
+    def _scatter(scale, X, B, Q, alpha, s, p, room, dX, dalpha):
+        scatter(scale, X, B, Q, alpha, s, p, room[: X.shape[2]], dX, dalpha)

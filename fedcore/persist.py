@@ -26,6 +26,7 @@ from ._clients import Groups
 from .federation import LocalEngine, Timing
 from .federation.checkpoint_file import write_whole
 from .federation.message import MessageError
+from .federation.record import Record
 from .federation.trace import Trace
 from .federation.values import decode, encode
 
@@ -43,7 +44,7 @@ _CLASSES = {
     "DaDiL": "fedcore.dadil",
     "FedDaDiL": "fedcore.dadil",
 }
-_RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups}
+_RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups, "Record": Record}
 _SPARSE = {"csr_array": sparse.csr_array, "csr_matrix": sparse.csr_matrix}
 _FORM, _VERSION = "fedcore model", 1
 _FITTED = re.compile(r"_?[A-Za-z]\w*", re.ASCII)

@@ -54,6 +54,15 @@ class Deployable(Protocol):
         """
 
 
+def check_deployable(estimator: Any) -> None:
+    """Raise TypeError if an estimator is not one that sites can fit together."""
+    if isinstance(estimator, type) or not hasattr(estimator, "_deployed_algorithm"):
+        raise TypeError(
+            f"estimator is {estimator!r:.80}, expected an instance of an estimator of "
+            f"fedcore that runs over sites, such as FedMTLSVC()"
+        )
+
+
 def describe(estimator: Deployable) -> dict[str, str]:
     """Say in plain words what coordinator and sites must have in common."""
     from .. import __version__

@@ -72,10 +72,24 @@ class RemoteEngine(Deployment):
         positive = {"min_val": 0, "include_boundaries": "neither"}
         check_scalar(self.deadline, "deadline", Real, **positive)
         check_scalar(self.patience, "patience", Real, **positive)
+        for name in ("deadline", "patience"):
+            if not np.isfinite(getattr(self, name)):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, expected seconds: no wait is "
+                    f"without a limit"
+                )
         check_scalar(self.min_clients, "min_clients", Integral, min_val=1)
         check_scalar(self.every, "every", Integral, min_val=1)
         if isinstance(self.sites, Integral):
             check_scalar(self.sites, "sites", Integral, min_val=1)
+        elif (
+            not isinstance(self.sites, list | tuple)
+            or not self.sites
+            or len(set(map(str, self.sites))) < len(self.sites)
+        ):
+            raise ValueError(
+                f"sites is {self.sites!r}, expected how many, or a list of their names"
+            )
         if self.resume and self.checkpoint is None:
             raise ValueError("resume is True, checkpoint is None: expected a path")
         return RemoteRun(self, algorithm, seed)

@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_array, check_scalar, check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from .._client_column import check_client_column
 from .._client_models import ClientScores
@@ -119,7 +120,9 @@ class DomainDictionary(ClientScores, ClassifierMixin, BaseEstimator, metaclass=A
         """
         self._check_parameters()
         problem = self._problem(X, y, clients)
-        found = self._solve(problem, seed_of(self.random_state))
+        # The threads of BLAS would change the bits of long sums, and idle by spinning.
+        with threadpool_limits(1, user_api="blas"):
+            found = self._solve(problem, seed_of(self.random_state))
 
         with unchanged_by_failure(self):
             validate_data(self, X, skip_check_array=True)  # n_features_in_ and names

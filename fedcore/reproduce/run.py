@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from .chapter import Chapter, Options
 from .kept import KeptMeasurements
@@ -105,7 +106,8 @@ def _measured(name: str, options: Options, kept: KeptMeasurements) -> Chapter:
     steps = part.measurements(options)
     for step, what in tqdm(steps.items(), desc=name, unit="step"):
         if f"{name}/{step}" not in kept:
-            with warnings.catch_warnings():
+            # Small problems: threads of BLAS would wait for each other.
+            with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
                 # Arms that stop short say so in their figures.
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 kept.measure(f"{name}/{step}", what)

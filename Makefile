@@ -23,7 +23,8 @@ TYPED = $(wildcard fedcore/federation fedcore/*/protocol.py)
 .SECONDARY: # keep objects
 
 demo: $(VENV)/.built
-	$(BIN)/fedcore demo
+	mkdir -p build
+	$(BIN)/fedcore demo --report build/demo.html
 
 # make test ARGS="tests/kernels -k uniform"
 test: $(VENV)/.built

@@ -2,16 +2,20 @@
 
 import os
 import sys
+from copy import copy
 from glob import glob
 from sysconfig import get_config_var
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # kernel module -> the C files linked into it
 KERNELS = {
     "_assign": ["csrc/fc_assign.c"],
+    "_barycenter": ["csrc/fc_barycenter.c", "csrc/fc_assign.c"],
     "_compact": ["csrc/fc_compact.c"],
+    "_dadil": ["csrc/fc_dadil.c"],
     "_heads": ["csrc/fc_heads.c"],
     "_iht": ["csrc/fc_iht.c", "csrc/fc_select.c", "csrc/fc_rng.c"],
     "_rng": ["csrc/fc_rng.c"],
@@ -41,7 +45,18 @@ extensions = [
     for name, sources in KERNELS.items()
 ]
 
+
+class BuildInParallel(build_ext):
+    """Extensions share C files: each has its own folder of objects, or they race."""
+
+    def build_extension(self, ext):
+        own = copy(self)
+        own.build_temp = os.path.join(self.build_temp, ext.name)
+        build_ext.build_extension(own, ext)
+
+
 setup(
+    cmdclass={"build_ext": BuildInParallel},
     ext_modules=cythonize(
         extensions,
         # Cython looks at dates only, so each set of directives has its own folder.

@@ -1,6 +1,7 @@
-"""Compare batched transport and barycenters with POT, SciPy, lapx and torch."""
+"""Compare transport, barycenters and dictionary steps with POT, SciPy, lapx, torch."""
 
 import argparse
+import itertools
 import statistics
 from time import thread_time
 
@@ -12,6 +13,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
+from fedcore.dadil.reference import project
+from fedcore.dadil.steps import Stepper
 from fedcore.ot import emd_batch, labelled_barycenter
 from fedcore.ot.batch import squared_distances
 
@@ -107,6 +110,86 @@ def compare_barycenter(repeats, d, K=4, n=128):
     )
 
 
+def torch_step(X, logits, alphas, batches, optimizer):
+    """Take one step the straightforward way: plans of POT, gradients of torch."""
+    w = np.full(X.shape[1], 1 / X.shape[1])
+    optimizer.zero_grad()
+    total, Y = 0.0, torch.softmax(logits, -1)
+    for alpha, (X_Q, Y_Q) in zip(alphas, batches, strict=True):
+        atoms = [Z.detach().numpy() for Z in (X, Y, alpha)]
+        X_B, Y_B, beta, s = plans_of_torch(*atoms)
+        X_B = sum(a * X_k[s_k] for a, X_k, s_k in zip(alpha, X, s, strict=True))
+        Y_B = sum(a * Y_k[s_k] for a, Y_k, s_k in zip(alpha, Y, s, strict=True))
+        C = torch.cdist(X_B, X_Q) ** 2
+        if Y_Q is not None:
+            beta = C.max().detach()
+            C = C + beta * torch.cdist(Y_B, Y_Q) ** 2
+        plan = torch.from_numpy(ot.emd(w, w, C.detach().numpy()))
+        total = total + (plan * C).sum()
+    total.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for alpha in alphas:
+            alpha.copy_(torch.from_numpy(project(alpha.numpy())))
+    return float(total.detach())
+
+
+def plans_of_torch(X, Y, alpha):
+    """Barycenter as above, with the permutations that its plans are."""
+    X, Y, alpha = map(torch.from_numpy, (X, Y, alpha))
+    start = int(alpha.argmax())
+    X_B, Y_B, w, objective = X[start], Y[start], np.full(X.shape[1], 1 / X.shape[1]), []
+    beta = max(float((torch.cdist(X_B, X_k) ** 2).max()) for X_k in X)
+    for _ in range(10):
+        s, total = [], 0.0
+        for k in range(len(X)):
+            C = torch.cdist(X_B, X[k]) ** 2 + beta * torch.cdist(Y_B, Y[k]) ** 2
+            plan = torch.from_numpy(ot.emd(w, w, C.numpy()))
+            s.append(plan.argmax(1))
+            total += float(alpha[k] * (plan * C).sum())
+        X_B = sum(a * X_k[s_k] for a, X_k, s_k in zip(alpha, X, s, strict=True))
+        Y_B = sum(a * Y_k[s_k] for a, Y_k, s_k in zip(alpha, Y, s, strict=True))
+        objective.append(total)
+        if (
+            len(objective) > 1
+            and abs(objective[-2] - objective[-1]) <= 1e-9 * objective[0]
+        ):
+            break
+    return X_B, Y_B, beta, s
+
+
+def compare_step(repeats, d, N=4, K=3, n=128, c=5):
+    """One step of a dictionary over four domains, the last without labels."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((K, n, d))
+    logits = 2 * np.eye(c)[rng.integers(0, c, (K, n))]
+    alphas = rng.dirichlet(np.full(K, 3.0), N)
+    batches = [
+        (
+            rng.standard_normal((n, d)) + 0.2 * rng.standard_normal(d),
+            np.eye(c)[rng.integers(0, c, n)] if k < N - 1 else None,
+        )
+        for k in range(N)
+    ]
+    ours = [X.copy(), logits.copy(), alphas.copy()]
+    moments = [(np.zeros_like(Z), np.zeros_like(Z)) for Z in ours]
+    stepper, count = Stepper(K, n, d, c), itertools.count(1)
+
+    def step():
+        return stepper.step(*ours, batches, moments, next(count), 1e-4)
+
+    theirs = [torch.from_numpy(Z.copy()).requires_grad_() for Z in (X, logits)]
+    own = [torch.from_numpy(a.copy()).requires_grad_() for a in alphas]
+    rows = [tuple(Z if Z is None else torch.from_numpy(Z) for Z in b) for b in batches]
+    optimizer = torch.optim.Adam([*theirs, *own], lr=1e-4)
+
+    def rival():
+        return torch_step(*theirs, own, rows, optimizer)
+
+    assert_allclose(sum(step()), rival(), rtol=1e-7)
+    turns(repeats, step, {"torch + POT": rival}, f"step, {N} domains, K {K}, d {d}")
+
+
 def main():
     """Run all, on one thread."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,6 +201,8 @@ def main():
             compare_batch(repeats, d)
         for d in (64, 2048):
             compare_barycenter(repeats, d)
+        for d in (64, 800):
+            compare_step(repeats, d)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Federated learning as scikit-learn estimators over compiled kernels."""
 
+from .dadil import DaDiL, FedDaDiL
 from .federation import LocalEngine, Timing
 from .graph_mtl import FedGraphMTL
 from .iht import DistributedIHT, FedBestSubset, FedHT, FedIterHT, hard_threshold
@@ -11,8 +12,10 @@ from .preprocessing import FedStandardScaler
 __version__ = "0.1.0"
 
 __all__ = [
+    "DaDiL",
     "DistributedIHT",
     "FedBestSubset",
+    "FedDaDiL",
     "FedGraphMTL",
     "FedHT",
     "FedIterHT",

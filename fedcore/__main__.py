@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import platform
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
-
-PACKAGES = ("numpy", "scipy", "scikit-learn", "POT")
-# Widest first: flag in /proc/cpuinfo, and what people call it.
-VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("avx", "AVX"), ("sse2", "SSE2"))
+from .reproduce import PARTS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     demo = commands.add_parser(
-        "demo", help="global, local and multi-task models on real people's data"
+        "demo", help="the four methods on data that come with the package"
     )
     demo.add_argument(
         "--jobs", type=threads, metavar="N", help="threads, -1 for all processors"
@@ -64,7 +60,33 @@ def _parser() -> argparse.ArgumentParser:
         default=4,
         help="into training and test rows [4]",
     )
+    demo.add_argument(
+        "--report", type=Path, metavar="FILE", help="HTML file for the last table"
+    )
     demo.set_defaults(command=_demo)
+
+    reproduce = commands.add_parser(
+        "reproduce", help="what the papers claim beside what is measured here"
+    )
+    reproduce.add_argument("part", choices=(*PARTS, "all"), help="which methods")
+    reproduce.add_argument(
+        "--quick", action="store_true", help="few seeds, small sizes: minutes"
+    )
+    reproduce.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("FEDCORE_DATA"),
+        metavar="DIR",
+        help="sets that the package does not ship [$FEDCORE_DATA]",
+    )
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("fedcore-report"),
+        metavar="DIR",
+        help="for the report; finished measurements there are kept [fedcore-report]",
+    )
+    reproduce.set_defaults(command=_reproduce)
 
     info = commands.add_parser("info", help="versions, and how the kernels were built")
     info.set_defaults(command=_info)
@@ -91,40 +113,30 @@ def _demo(args: argparse.Namespace) -> None:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    demo.run(n_splits=args.splits, n_jobs=args.jobs, seed=args.seed, say=say)
+    demo.run(
+        n_splits=args.splits,
+        n_jobs=args.jobs,
+        seed=args.seed,
+        report_file=args.report,
+        say=say,
+    )
+
+
+def _reproduce(args: argparse.Namespace) -> None:
+    from .reproduce import reproduce
+
+    parts = list(PARTS) if args.part == "all" else [args.part]
+    try:
+        reproduce(parts, quick=args.quick, data=args.data, out=args.out)
+    except (ImportError, OSError, ValueError) as error:
+        sys.exit(f"fedcore reproduce: {error}")
 
 
 def _info(args: argparse.Namespace) -> None:
-    for name, value in _facts():
+    from ._facts import facts
+
+    for name, value in facts():
         print(f"{name:13} {value}")
-
-
-def _facts() -> Iterator[tuple[str, str]]:
-    yield "fedcore", __version__
-    system = f"{platform.system()} {platform.machine()}"
-    yield "python", f"{platform.python_version()}, {system}"
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            yield package, "not installed"
-    from ._kernels import _svm
-
-    stable = ".abi3." in Path(_svm.__file__).name
-    yield "kernels", "stable ABI" if stable else "for this version of Python alone"
-    vectors = _widest_vectors()
-    if vectors:
-        yield "vectors", vectors
-
-
-def _widest_vectors() -> str | None:
-    """Name the processor's widest vector set; None where that is not easily seen."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return next((name for flag, name in VECTORS if flag in flags.split()), None)
 
 
 if __name__ == "__main__":

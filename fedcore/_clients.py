@@ -45,11 +45,11 @@ def client_ids(clients: Any, n_rows: int, name: str = "clients") -> np.ndarray:
         )
     if len(ids) != n_rows:
         raise ValueError(f"{name} has {len(ids)} entries, X has {n_rows} rows")
-    missing = np.flatnonzero(_missing(ids))
-    if len(missing):
-        some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+    absent = np.flatnonzero(missing(ids))
+    if len(absent):
+        some = ", ".join(map(str, absent[:5])) + (", ..." if len(absent) > 5 else "")
         raise ValueError(
-            f"{name} has no identifier in {len(missing)} rows ({some}), "
+            f"{name} has no identifier in {len(absent)} rows ({some}), "
             f"expected one in each"
         )
     return ids
@@ -69,7 +69,8 @@ def _objects(values: list) -> np.ndarray:
     return array
 
 
-def _missing(ids: np.ndarray) -> np.ndarray:
+def missing(ids: np.ndarray) -> np.ndarray:
+    """Tell which entries are None, NaN, NA or NaT."""
     if ids.dtype.kind == "f":
         return np.isnan(ids)
     if ids.dtype.kind in "mM":

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax
 
+from ._estimators import check_classes
+
 # The second derivative along any direction of the scores never exceeds this.
 MOST_CURVATURE = {"squared": 1.0, "logistic": 0.25, "softmax": 0.5}
 
@@ -16,6 +18,7 @@ def agree_on_outputs(loss: str, hellos: list[dict]) -> dict[str, Any]:
     if loss == "squared":
         return {"n_outputs": 1}
     classes = np.unique(np.concatenate([hello["classes"] for hello in hellos]))
+    check_classes(classes, loss)
     n_outputs = len(classes) if loss == "softmax" else 1
     return {"n_outputs": n_outputs, "classes": classes}
 

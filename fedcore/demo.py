@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +14,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from . import demo_sparse, demo_stragglers
+from . import (
+    demo_adaptation,
+    demo_graph,
+    demo_sparse,
+    demo_stragglers,
+    demo_summary,
+)
 from .datasets import WATCH_EXERCISES, load_watch
 from .federation import LocalEngine
 from .mtl_svm import FedMTLSVC
@@ -110,9 +117,12 @@ def run(
     n_splits: int = N_PARTS - 1,
     n_jobs: int | None = None,
     seed: int = 0,
+    report_file: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> list[list[Account]]:
-    """Compare the three arms on `load_watch`, then sparse models; print what was seen.
+    """Show the four methods on bundled data, and print what was seen.
+
+    The multi-task SVM comes first, and at length.
 
     Parameters
     ----------
@@ -122,6 +132,8 @@ def run(
         Threads, as in joblib.
     seed : int, default=0
         Draws the splits and orders the rows in the fits.
+    report_file : Path, optional
+        For the last table, as HTML.
     say : callable, default=print
         Takes each line as it comes.
 
@@ -161,7 +173,16 @@ def run(
     train = part == 1
     model = FedMTLSVC(*chosen[MULTI], **EXACT, **settings)
     say(demo_stragglers.line(model, X[train], y[train], clients[train]))
-    demo_sparse.run(n_splits=n_splits, n_jobs=n_jobs, seed=seed, say=say)
+    rest = {"n_jobs": n_jobs, "seed": seed, "say": say}
+    sparse = demo_sparse.run(n_splits=n_splits, **rest)
+    rows = demo_summary.rows(
+        splits, sparse, demo_adaptation.run(**rest), demo_graph.run(**rest)
+    )
+    for line in demo_summary.table(rows):
+        say(line)
+    if report_file is not None:
+        demo_summary.write_report(report_file, rows)
+        say(f"The same table is in {report_file}.")
     return splits
 
 

@@ -26,6 +26,7 @@ from ._clients import Groups
 from .federation import LocalEngine, Timing
 from .federation.checkpoint_file import write_whole
 from .federation.message import MessageError
+from .federation.record import Record
 from .federation.trace import Trace
 from .federation.values import decode, encode
 
@@ -40,8 +41,10 @@ _CLASSES = {
     "FedStandardScaler": "fedcore.preprocessing",
     "FederatedSearchCV": "fedcore.model_selection",
     "FedGraphMTL": "fedcore.graph_mtl",
+    "DaDiL": "fedcore.dadil",
+    "FedDaDiL": "fedcore.dadil",
 }
-_RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups}
+_RECORDS = {"Timing": Timing, "Trace": Trace, "Groups": Groups, "Record": Record}
 _SPARSE = {"csr_array": sparse.csr_array, "csr_matrix": sparse.csr_matrix}
 _FORM, _VERSION = "fedcore model", 1
 _FITTED = re.compile(r"_?[A-Za-z]\w*", re.ASCII)
@@ -160,7 +163,8 @@ def _class(name: str) -> type:
 def _take_apart(estimator: Any) -> tuple[dict, dict]:
     """Give parameters and fitted attributes."""
     params = estimator.get_params(deep=False)
-    fitted = {k: v for k, v in vars(estimator).items() if k not in params}
+    left_out = {*params, *getattr(estimator, "_not_saved", ())}
+    fitted = {k: v for k, v in vars(estimator).items() if k not in left_out}
     params, fitted = (
         {k: _plain(v, k) for k, v in values.items()} for values in (params, fitted)
     )
@@ -247,6 +251,8 @@ def _make(cls: Any, params: dict, fitted: dict) -> Any:
         if not _FITTED.fullmatch(name) or hasattr(cls, name):
             raise MessageError(f"{name!r:.40} is no fitted attribute")
         setattr(estimator, name, _rebuild(told))
+    if fitted and hasattr(estimator, "_make_unsaved"):
+        estimator._make_unsaved()
     return estimator
 
 

@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import os
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def assert_same_fit():
                 assert_array_equal(a, b, err_msg=name)
 
     return assert_same_fit
+
+
+@pytest.fixture(scope="session")
+def grid_of():
+    """Give the class of grids without Flower's processes."""
+    spec = spec_from_file_location("fake_grid", Path(__file__).parent / "fake_grid.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FakeGrid
 
 
 collect_ignore = ["fake_grid.py"]  # a helper, which needs flwr

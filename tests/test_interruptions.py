@@ -11,6 +11,7 @@ from sklearn.base import clone
 from fedcore import (
     DistributedIHT,
     FedBestSubset,
+    FedDaDiL,
     FedGraphMTL,
     FedHT,
     FedIterHT,
@@ -94,6 +95,7 @@ def forgetful(monkeypatch, **engine):
     monkeypatch.setattr("fedcore.mtl_svm.base.run", forgetful_run)
     monkeypatch.setattr("fedcore.iht._base.run", forgetful_run)
     monkeypatch.setattr("fedcore.graph_mtl.estimator.run", forgetful_run)
+    monkeypatch.setattr("fedcore.dadil.estimator.run", forgetful_run)
     return ForgetfulEngine(**engine)
 
 
@@ -280,6 +282,13 @@ def test_best_subset(fit_both, loss):
 def test_graphs(fit_both, options, engine):
     model = FedGraphMTL(n_components=3, max_rounds=7, random_state=0, **options)
     fit_both(model, *numbers(), **engine)
+
+
+@ENGINES
+@pytest.mark.parametrize("options", [{}, {"server": "random", "keep_moments": False}])
+def test_dictionaries(fit_both, options, engine):
+    model = FedDaDiL(2, 24, batch_size=12, max_rounds=6, random_state=0, **options)
+    fit_both(model.set_params(target=[3]), *classes(3), **engine)
 
 
 def test_what_was_kept_elsewhere_is_refused():

@@ -102,7 +102,7 @@ class Talk:
 
     def collect(self, values):
         self.masked = {k: self.mask(k, values[k]) for k in self.alive(2)}
-        self.told = travel(self.sum.answered(self.masked))
+        self.told = travel(self.sum.answered(self.masked, values.shape[1]))
         return self
 
     def open(self):
@@ -403,3 +403,49 @@ def test_noise_is_not_drawn_anew_from_a_checkpoint(tasks, tmp_path):
     privacy = PrivateSums(noise=GaussianNoise(clip=1.0, multiplier=1.0))
     with pytest.raises(ValueError, match="answered twice"):
         fit(FedMTLSVC(), tasks, privacy=privacy, checkpoint=tmp_path / "run")
+
+
+SPOILT = {
+    "nothing": lambda message, name: {},
+    "a list": lambda message, name: {name: message[name].tolist()},
+    "another type": lambda message, name: {name: message[name].astype(np.float32)},
+    "cut": lambda message, name: {name: message[name][:-1]},
+    "flat": lambda message, name: {name: message[name].reshape(1, -1)},
+}
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+@pytest.mark.parametrize("step", ["public", "boxes", "masked", "shares"])
+def test_who_sends_what_cannot_be_read_is_refused_by_name(step, kind, values):
+    """The sum of the others comes out, as if the one had sent nothing."""
+
+    def spoil(messages, at):
+        if at != step:
+            return messages
+        return messages | {2: SPOILT[kind](messages[2], at)}
+
+    talk = Talk()
+    people, told = talk.people, talk.sum
+    directory = told.directory(
+        spoil({k: p.keys() for k, p in people.items()}, "public")
+    )
+    people = {k: people[k] for k in directory["members"].tolist()}
+    shared = {k: p.share(directory) for k, p in people.items()}
+    boxes = told.boxes(spoil(shared, "boxes"))
+    masked = {k: people[k].mask(values[k], box) for k, box in boxes.items()}
+    answered = told.answered(spoil(masked, "masked"), 5)
+    heard = answered["members"].tolist()
+    revealed = {k: people[k].reveal(answered) for k in heard}
+    total = told.open(spoil(revealed, "shares"))
+    assert heard == ([0, 1, 2, 3, 4, 5] if step == "shares" else [0, 1, 3, 4, 5])
+    assert_array_equal(total, values[heard].sum(axis=0))
+    assert list(told.refused) == [2]
+    assert told.refused[2].startswith(step)
+
+
+def test_who_comes_without_what_goes_before_is_refused(values):
+    talk = Talk(lost_at={2: 1}).begin()
+    masked = {k: talk.mask(k, values[k]) for k in talk.alive(2)}
+    answered = talk.sum.answered(masked | {2: {"masked": values[2]}}, 5)
+    assert 2 not in answered["members"]
+    assert talk.sum.refused == {2: "masked came without what goes before"}

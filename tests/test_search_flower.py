@@ -1,8 +1,5 @@
 """Scalers and searches over Flower: what sites find is what one process finds."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,14 +16,6 @@ from fedcore import (
 pytest.importorskip("flwr", minversion="1.42")
 pytestmark = pytest.mark.filterwarnings("ignore")
 SITES = {"north": ["a", "b", "c"], "south": ["d"], "west": ["e", "f"]}
-
-
-@pytest.fixture(scope="module")
-def grid_of():
-    spec = spec_from_file_location("fake_grid", Path(__file__).parent / "fake_grid.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.FakeGrid
 
 
 def rows():

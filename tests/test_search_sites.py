@@ -185,9 +185,9 @@ class Deployed(FedMTLSVC):
     def _deployed_cohort(self, X, y, clients):
         return self._plan(LocalEngine(), X, y, clients)[1:]
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         fitted = clone(self)
-        w, *_ = algorithm.result(state)
+        w = found["w"]
         v = np.empty((0, *w.shape)) if personal is None else personal["v"]
         fitted.clients_ = names if personal is not None else names[:0]
         fitted.classes_ = agreement["classes"]
@@ -215,7 +215,8 @@ def test_coordinator_and_sites_get_their_parts_of_the_best(scope):
     engine = Sites(cohorts)
     method = search._deployed_algorithm(LocalEngine())
     outcome = run(method, engine, cohorts[0], seed=1)
-    shared = method, outcome.state
+    found_by_all = method.findings(outcome.state)
+    shared = method, outcome.state | found_by_all
     rest = outcome.history, engine.agreement
 
     coordinator = search._deployed_result(*shared, None, together.clients_, *rest)
@@ -233,7 +234,7 @@ def test_coordinator_and_sites_get_their_parts_of_the_best(scope):
     assert np.mean(seen == expected) > 0.99
 
     for mask, personal, (_, names) in zip(masks, engine.personal, found, strict=True):
-        site = search._deployed_result(*shared, personal, names, *rest)
+        site = search._deployed_result(method, found_by_all, personal, names, *rest)
         seen = site.decision_function(X[mask], clients[mask])
         expected = together.decision_function(X[mask], clients[mask])
         assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)

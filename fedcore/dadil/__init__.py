@@ -1,1 +1,5 @@
 """Dataset dictionary learning."""
+
+from .estimator import DaDiL, FedDaDiL
+
+__all__ = ["DaDiL", "FedDaDiL"]

@@ -175,6 +175,9 @@ class Algorithm(Protocol):
     def report(self, state: State) -> dict[str, float]:
         """Figures of the round that just ended, for `history_`."""
 
+    def findings(self, state: State) -> State:
+        """Give what of the last state every site may know; only if deployed."""
+
     # a participant
     def hello(self, cohort: Cohort) -> dict:
         """Describe the cohort: `n_rows` (K,), and what `start` must agree on."""

@@ -42,13 +42,25 @@ class Deployable(Protocol):
     def _deployed_result(
         self,
         algorithm: Algorithm,
-        state: State,
+        found: State,
         personal: Mapping[str, Any] | None,
         names: np.ndarray,
         history: dict[str, np.ndarray],
         agreement: dict[str, Any],
     ) -> Any:
-        """Make a fitted copy, of the shared model alone when `personal` is None."""
+        """Make a fitted copy; at the coordinator of the shared model alone.
+
+        There `personal` is None, and `found` the whole last state with the findings.
+        """
+
+
+def check_deployable(estimator: Any) -> None:
+    """Raise TypeError if an estimator is not one that sites can fit together."""
+    if isinstance(estimator, type) or not hasattr(estimator, "_deployed_algorithm"):
+        raise TypeError(
+            f"estimator is {estimator!r:.80}, expected an instance of an estimator of "
+            f"fedcore that runs over sites, such as FedMTLSVC()"
+        )
 
 
 def describe(estimator: Deployable) -> dict[str, str]:

@@ -36,8 +36,9 @@ def coordinate(estimator: Deployable, engine: RemoteEngine, *, out: Any = None) 
     # As `fit` draws it, so that a LocalEngine can repeat the run.
     seed = seed_of(random_state)
     outcome = run(algorithm, engine, None, seed=seed, any_seed=random_state is None)
+    found = outcome.state | algorithm.findings(outcome.state)
     fitted = estimator._deployed_result(
-        *(algorithm, outcome.state, None, np.array([], object)),
+        *(algorithm, found, None, np.array([], object)),
         *(outcome.history, outcome.agreement or {}),
     )
     fitted.faults_ = outcome.faults

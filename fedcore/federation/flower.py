@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .deploy import Deployable
+from .deploy import Deployable, check_deployable
 from .deployment import coordinate, save_model
 from .remote import RemoteEngine
 from .site import Site
@@ -46,7 +46,10 @@ def server_app(estimator: Deployable, *, out: Any = None, **options: Any) -> Any
     ------
     ImportError
         If flwr is not installed.
+    TypeError
+        If the estimator is not one that runs over sites.
     """
+    check_deployable(estimator)
     app = _flwr("serverapp").ServerApp()
     app.fitted = None
 
@@ -90,12 +93,15 @@ def client_app(
     -------
     flwr.clientapp.ClientApp
     """
+    check_deployable(estimator)
     app = _flwr("clientapp").ClientApp()
 
     @app.train()
     def train(message: Any, context: Any) -> Any:
         config = context.node_config
         name = str(config.get("name", config.get("partition-id", context.node_id)))
+        if not name:
+            raise ValueError("name of the node config is empty, expected a site's name")
         folder = Path(_value(state_dir, context))
         target = Path(folder if out is None else _value(out, context))
         rows = SiteRows(

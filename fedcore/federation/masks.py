@@ -16,8 +16,8 @@ a step that is done twice sends the same bits. Nothing here knows how messages t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -215,6 +215,12 @@ class MaskedSum:
     run, exchange : bytes, int
         As the participants have them.
 
+    Attributes
+    ----------
+    refused : dict of int to str
+        Participants that sent what cannot be read, and what it was. They count as if
+        they had sent nothing from then on.
+
     Raises
     ------
     TooFew
@@ -226,11 +232,11 @@ class MaskedSum:
         self._public: dict[int, np.ndarray] = {}
         self._senders: list[int] = []
         self._masked: dict[int, np.ndarray] = {}
+        self.refused: dict[int, str] = {}
 
     def directory(self, keys: Mapping[int, Arrays]) -> Arrays:
         """Collect public keys; all participants get the same answer."""
-        self._check("public keys", keys)
-        self._public = {u: keys[u]["public"] for u in sorted(keys)}
+        self._public = self._read("public", keys, (2, 32), np.uint8)
         return {
             "members": np.array(list(self._public), np.int64),
             "public": np.stack(list(self._public.values())),
@@ -238,32 +244,33 @@ class MaskedSum:
 
     def boxes(self, shared: Mapping[int, Arrays]) -> dict[int, Arrays]:
         """Sort boxes by whom they are for."""
-        self._check("boxes", shared)
-        self._senders = sorted(shared)
+        shape = (len(self._public), BOX_BYTES)
+        boxes = self._read("boxes", shared, shape, np.uint8, self._public)
+        self._senders = list(boxes)
         row = {member: place for place, member in enumerate(self._public)}
-        everything = np.stack([shared[u]["boxes"] for u in self._senders])
+        everything = np.stack(list(boxes.values()))
         members = np.array(self._senders, np.int64)
         return {
             v: {"members": members, "boxes": everything[:, row[v]]}
             for v in self._senders
         }
 
-    def answered(self, masked: Mapping[int, Arrays]) -> Arrays:
-        """Take the masked replies; what comes later is of no use to anybody."""
-        self._check("masked replies", masked)
-        self._masked = {u: masked[u]["masked"] for u in sorted(masked)}
+    def answered(self, masked: Mapping[int, Arrays], length: int) -> Arrays:
+        """Take masked replies (length,); what comes later is of no use to anybody."""
+        self._masked = self._read("masked", masked, (length,), "<u8", self._senders)
         return {"members": np.array(list(self._masked), np.int64)}
 
     def open(self, revealed: Mapping[int, Arrays]) -> np.ndarray:
         """Take off the masks: the sum (m,) uint64 of those who answered."""
-        self._check("shares", revealed)
-        chosen = sorted(revealed)[: self._threshold]
+        shape = (len(self._senders), shamir.SHARE_BYTES)
+        shares = self._read("shares", revealed, shape, np.uint8, self._masked)
+        chosen = list(shares)[: self._threshold]
         places = [u + 1 for u in chosen]
         lagrange = shamir.weights(places)
 
         def secret(row: int) -> bytes:
-            shares = [revealed[u]["shares"][row].tobytes() for u in chosen]
-            return shamir.join(dict(zip(places, shares, strict=True)), lagrange)
+            own = [shares[u][row].tobytes() for u in chosen]
+            return shamir.join(dict(zip(places, own, strict=True)), lagrange)
 
         total = np.zeros_like(next(iter(self._masked.values())))
         for masked in self._masked.values():
@@ -285,12 +292,33 @@ class MaskedSum:
             seed = derive(secret, *self._about, "mask", *pair)
             _add_mask(total, seed, plus=member > lost)
 
-    def _check(self, what: str, messages: Mapping[int, Arrays]) -> None:
-        if len(messages) < self._threshold:
+    def _read(
+        self,
+        name: str,
+        messages: Mapping[int, Arrays],
+        shape: tuple[int, ...],
+        dtype: Any,
+        known: Collection[int] | None = None,
+    ) -> dict[int, np.ndarray]:
+        """Take an array out of each message, by participant; refuse what is none."""
+        kept: dict[int, np.ndarray] = {}
+        for u in sorted(messages):
+            value = messages[u].get(name)
+            if known is not None and u not in known:
+                self.refused[u] = f"{name} came without what goes before"
+            elif not isinstance(value, np.ndarray) or value.dtype != dtype:
+                told = getattr(value, "dtype", type(value).__name__)
+                self.refused[u] = f"{name} is {told}, expected {np.dtype(dtype)}"
+            elif value.shape != shape:
+                self.refused[u] = f"{name} has shape {value.shape}, expected {shape}"
+            else:
+                kept[u] = value
+        if len(kept) < self._threshold:
             raise TooFew(
-                f"{len(messages)} participants sent {what}, expected at least "
+                f"{len(kept)} participants sent {name}, expected at least "
                 f"{self._threshold}"
             )
+        return kept
 
 
 class TooFew(MessageError):

@@ -214,7 +214,7 @@ class PrivateFold:
 
         kinds = self._request.reply
         try:
-            answered = self._sum.answered(self._masked)
+            answered = self._sum.answered(self._masked, length(kinds))
         except TooFew:
             return unflatten(kinds, np.zeros(length(kinds)))
         revealed = {

@@ -35,7 +35,8 @@ class Record:
     def save(self, path: Any) -> None:
         """Write it as JSON."""
         content = {name: getattr(self, name) for name in self.__slots__}
-        Path(path).write_text(json.dumps({"form": _FORM} | content) + "\n", "utf-8")
+        text = json.dumps({"form": _FORM} | content, default=_plain)
+        Path(path).write_text(text + "\n", "utf-8")
 
     @classmethod
     def load(cls, path: Any) -> Record:
@@ -52,4 +53,22 @@ class Record:
             raise ValueError(f"{path} is no record of a run: {error}") from None
         if not isinstance(content, dict) or content.pop("form", None) != _FORM:
             raise ValueError(f"{path} is no record of a run of the form {_FORM}")
-        return cls(**content)
+        try:
+            record = cls(**content)
+            whole = (
+                isinstance(record.seed, int)
+                and all(isinstance(name, str) for name in record.sites)
+                and len(record.clients) == len(record.sites)
+                and all(isinstance(names, list) for names in record.clients)
+                and all(isinstance(place, int) for a in record.answered for place in a)
+            )
+        except TypeError:
+            whole = False
+        if not whole:
+            raise ValueError(f"{path} does not hold what a record of a run needs")
+        return record
+
+
+def _plain(name: Any) -> Any:
+    """Write NumPy's numbers as Python's, and what JSON does not know as its repr."""
+    return name.item() if isinstance(name, np.generic) else repr(name)

@@ -103,7 +103,7 @@ class Site:
         personal = algorithm.personal(cohort, cs, message["content"])
         names = self._rows(False)[1]
         fitted = self._estimator._deployed_result(
-            *(algorithm, message["state"], personal, names),
+            *(algorithm, message["found"], personal, names),
             *(message["history"], message["agreement"]),
         )
         self._keep(fitted)

@@ -51,7 +51,13 @@ class SiteRows:
                 return self._read(self._folder)
             except FileNotFoundError:
                 pass
-        X, y, *rest = self._load()
+        loaded = self._load()
+        if not isinstance(loaded, tuple) or len(loaded) not in (2, 3):
+            told = f"{len(loaded)} parts" if isinstance(loaded, tuple) else type(loaded)
+            raise ValueError(
+                f"load_data gave {told}, expected (X, y) or (X, y, clients)"
+            )
+        X, y, *rest = loaded
         clients = rest[0] if rest else np.full(X.shape[0], self._name, object)
         cohort, names = self._estimator._deployed_cohort(X, y, clients)
         if self._folder is not None:

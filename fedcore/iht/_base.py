@@ -30,35 +30,49 @@ from ..federation.contract import Algorithm, Cohort
 from ..federation.local import LocalEngine
 from ..federation.message import MessageError
 from ..federation.run import Outcome, run
+from .deployed import DeployedSparse
 from .held_out import linear_scores
 
 LOSSES = ("squared", "logistic", "softmax")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A validated fit.
+class Task:
+    """What is to be found; what only the rows say is None before they are seen.
 
-    cohort        : rows by client; y is float64, or int32 codes into cohort.classes.
-                    No row has weight 0
     loss          : one of LOSSES
-    n_outputs     : rows of the coefficients: the classes of softmax, else 1
-    n_nonzero     : tau, at most n_outputs * n_features
+    n_nonzero     : tau, at most n_outputs * n_columns if these are known
     l2            : weight of 1/2 |x|^2; the intercept is free
     weights       : "samples", "uniform", or one number a client of the cohort
     fit_intercept : whether there is one
-    columns       : names of the columns, None if X has none
-    names         : identifiers of the clients of the cohort
+    n_outputs     : rows of the coefficients: the classes of softmax, else 1
+    n_columns     : of the rows
+    most_rows     : of a client
+    columns       : their names, None if they have none
     """
 
-    cohort: Cohort
     loss: str
-    n_outputs: int
     n_nonzero: int
     l2: float
     weights: str | tuple[float, ...]
     fit_intercept: bool
-    columns: np.ndarray | None
+    n_outputs: int | None = None
+    n_columns: int | None = None
+    most_rows: int | None = None
+    columns: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A validated fit.
+
+    cohort : rows by client; y is float64, or int32 codes into cohort.classes. No row
+             has weight 0
+    names  : identifiers of the clients of the cohort
+    """
+
+    task: Task
+    cohort: Cohort
     names: np.ndarray
 
 
@@ -84,12 +98,12 @@ def _has_classes(estimator: SparseLinearModel) -> bool:
     return estimator.loss != "squared"
 
 
-class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
+class SparseLinearModel(DeployedSparse, BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators: a regressor for the squared loss, a classifier else.
 
     A subclass stores n_nonzero_coefs, loss, l2, weights, fit_intercept, tol,
     max_rounds, engine, n_jobs, random_state and verbose, and has `_check_method`,
-    `_method` and `_solve`.
+    `_method`, `_solve` and `_solution`.
     """
 
     # cross_validate, GridSearchCV and Pipeline pass these on when routing is enabled.
@@ -99,18 +113,24 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
         """Check the parameters that only this method has."""
 
     @abstractmethod
-    def _method(self, problem: Problem) -> Any:
+    def _method(self, task: Task) -> Any:
         """Give the method with all its numbers."""
 
     def _plan(self, engine, X, y, clients=None, sample_weight=None):
         """Give method, rows and names of a fit that is left to others to run."""
         self._check_parameters()
         problem = self._problem(X, y, clients, sample_weight)
-        return self._method(problem), problem.cohort, problem.names
+        return self._method(problem.task), problem.cohort, problem.names
 
     @abstractmethod
+    def _solution(self, algorithm: Any, state: Any, history: dict) -> Solution:
+        """Read what a run has found; `warnings` at stacklevel 4."""
+
     def _solve(self, problem: Problem) -> Solution:
-        """Fit validated rows, changing nothing of self; `warnings` at stacklevel 3."""
+        """Fit validated rows, changing nothing of self."""
+        algorithm = self._method(problem.task)
+        outcome = self._run(algorithm, problem, self._print_round)
+        return self._solution(algorithm, outcome.state, outcome.history)
 
     def fit(self, X, y, clients=None, sample_weight=None):
         """Fit one model to the rows of all clients.
@@ -142,20 +162,24 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
         solution = self._solve(problem)
 
         validate_data(self, X, skip_check_array=True)  # n_features_in_ and names
+        self._set_model(solution, problem.cohort.classes, problem.names)
+        return self
+
+    def _set_model(self, solution: Solution, classes: Any, names: np.ndarray) -> None:
         if _has_classes(self):
-            self.classes_ = problem.cohort.classes
+            self.classes_ = classes
             self.coef_, self.intercept_ = solution.coef, solution.intercept
         else:
             self.coef_ = solution.coef[0]
             self.intercept_ = float(solution.intercept[0])
         self.support_ = np.flatnonzero((solution.coef != 0).any(axis=0))
-        self.clients_ = sorted_names(problem.names)[0]
+        self.clients_ = sorted_names(names)[0]
         self.objective_ = float(solution.objective)
-        self.n_rounds_ = int(solution.history["round"][-1])
+        rounds = solution.history["round"]
+        self.n_rounds_ = int(rounds[-1]) if len(rounds) else 0
         self.history_ = solution.history
         for name, value in solution.attributes.items():
             setattr(self, name, value)
-        return self
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
@@ -171,48 +195,56 @@ class SparseLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _problem(self, X, y, clients, sample_weight) -> Problem:
         """Validate rows and lay them out by client."""
-        is_regressor = not _has_classes(self)
-        rows, y = check_X_y(X, y, estimator=self, y_numeric=is_regressor, **ROWS)
-        n, d = rows.shape
-        if not is_regressor:
-            check_classification_targets(y)
-        ids = client_ids(clients, n)
-        weight = check_sample_weight(sample_weight, n)
-        rows = kernel_rows(rows)
-        if weight is not None and (weight == 0).any():
-            kept = np.flatnonzero(weight)
-            rows, y, ids, weight = rows[kept], y[kept], ids[kept], weight[kept]
-            if (weight == 1).all():
-                weight = None
-        classes, n_outputs = None, 1
-        if is_regressor:
-            y = np.ascontiguousarray(y, np.float64)
-        else:
-            classes, y = np.unique(y, return_inverse=True)
-            check_classes(classes, self.loss)
-            y = y.astype(np.int32)
-            n_outputs = len(classes) if self.loss == "softmax" else 1
+        cohort, names = self._cohort(X, y, clients, sample_weight, group_by_client)
+        d, n_outputs = cohort.X.shape[1], 1
+        if cohort.classes is not None:
+            check_classes(cohort.classes, self.loss)
+            n_outputs = len(cohort.classes) if self.loss == "softmax" else 1
         limit = np.iinfo(np.int32).max
         if n_outputs * d > limit:
             raise ValueError(
                 f"X has {d} columns and y {n_outputs} classes, expected a product of "
                 f"at most {limit}: coefficients are indexed by 32 bits"
             )
-        groups = group_by_client(ids)
         n_nonzero = self.n_nonzero_coefs
         if n_nonzero is None:
             n_nonzero = max(d // 10, 1) * n_outputs
-        return Problem(
-            cohort=cohort_of(rows, y, weight, groups, classes),
-            loss=self.loss,
+        task = self._task(
+            min(int(n_nonzero), n_outputs * d),
+            self._client_weights(names),
             n_outputs=n_outputs,
-            n_nonzero=min(int(n_nonzero), n_outputs * d),
-            l2=float(self.l2),
-            weights=self._client_weights(groups.names),
-            fit_intercept=bool(self.fit_intercept),
+            n_columns=d,
+            most_rows=int(np.diff(cohort.offsets).max()),
             columns=np.asarray(X.columns) if hasattr(X, "columns") else None,
-            names=groups.names,
         )
+        return Problem(task, cohort, names)
+
+    def _task(self, n_nonzero: int, weights, **seen: Any) -> Task:
+        l2, fit_intercept = float(self.l2), bool(self.fit_intercept)
+        return Task(self.loss, n_nonzero, l2, weights, fit_intercept, **seen)
+
+    def _cohort(self, X, y, clients, sample_weight, group) -> tuple[Cohort, np.ndarray]:
+        """Validate rows; give them in the order of `group`, and the clients' names."""
+        is_regressor = not _has_classes(self)
+        rows, y = check_X_y(X, y, estimator=self, y_numeric=is_regressor, **ROWS)
+        if not is_regressor:
+            check_classification_targets(y)
+        ids = client_ids(clients, rows.shape[0])
+        weight = check_sample_weight(sample_weight, rows.shape[0])
+        rows = kernel_rows(rows)
+        if weight is not None and (weight == 0).any():
+            kept = np.flatnonzero(weight)
+            rows, y, ids, weight = rows[kept], y[kept], ids[kept], weight[kept]
+            if (weight == 1).all():
+                weight = None
+        classes = None
+        if is_regressor:
+            y = np.ascontiguousarray(y, np.float64)
+        else:
+            classes, y = np.unique(y, return_inverse=True)
+            y = y.astype(np.int32)
+        groups = group(ids)
+        return cohort_of(rows, y, weight, groups, classes), groups.names
 
     def _client_weights(self, names: np.ndarray) -> str | tuple[float, ...]:
         """Bring an array of weights from the order of clients_ into that of names."""

@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar, column_or_1d
 
 from ..federation.message import MAX_BYTES
-from ._base import Problem, Solution, SparseLinearModel
+from ._base import Solution, SparseLinearModel, Task
+from .hello import check_always
 from .splicing import Splicing
 
 LEAST_MORE = 40  # coefficients of the first pool beyond those that are chosen
@@ -157,69 +158,67 @@ default="samples"
         self.random_state = random_state
         self.verbose = verbose
 
+    @staticmethod
+    def _print_round(round: int, figures: dict[str, float]) -> None:
+        print(
+            f"[fedcore] round {round}, objective {figures['objective']:.6g}, "
+            f"pool of {figures['pool']:.0f}"
+        )
+
     def _check_method(self) -> None:
         check_scalar(self.max_swaps, "max_swaps", Integral, min_val=0)
         if not isinstance(self.pool_size, str) or self.pool_size != "auto":
             check_scalar(self.pool_size, "pool_size", Integral, min_val=1)
 
-    def _method(self, problem: Problem) -> Splicing:
-        always = self._columns(problem)
+    def _method(self, task: Task) -> Splicing:
         return Splicing(
-            loss=problem.loss,
-            n_nonzero=problem.n_nonzero,
-            l2=problem.l2,
-            weights=problem.weights,
-            fit_intercept=problem.fit_intercept,
-            always=tuple(always.tolist()),
-            pool_size=self._pool_size(problem),
+            loss=task.loss,
+            n_nonzero=task.n_nonzero,
+            l2=task.l2,
+            weights=task.weights,
+            fit_intercept=task.fit_intercept,
+            always=self._columns(task),
+            pool_size=self._pool_size(task),
             max_swaps=int(self.max_swaps),
             tol=float(self.tol),
             max_rounds=int(self.max_rounds),
         )
 
-    def _solve(self, problem: Problem) -> Solution:
-        algorithm = self._method(problem)
-        outcome = self._run(algorithm, problem, _print_round)
-        coef, intercept = algorithm.result(outcome.state)
-        objective = outcome.state["objective"]
-        if not outcome.state["converged"]:
+    def _solution(self, algorithm: Splicing, state: dict, history: dict) -> Solution:
+        coef, intercept = algorithm.result(state)
+        if not state["converged"]:
             warnings.warn(
                 f"FedBestSubset stopped after max_rounds={self.max_rounds} rounds at "
-                f"an objective of {objective:.6g}, which still fell by more than "
-                f"tol={self.tol:.1e} of itself. Raise max_rounds.",
+                f"an objective of {state['objective']:.6g}, which still fell by more "
+                f"than tol={self.tol:.1e} of itself. Raise max_rounds.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return Solution(coef, intercept, objective, outcome.history)
+        return Solution(coef, intercept, state["objective"], history)
 
-    def _columns(self, problem: Problem) -> np.ndarray:
+    def _columns(self, task: Task) -> tuple[int, ...]:
         """Places of the columns that are always selected."""
-        d = problem.cohort.X.shape[1]
         if self.always_select is None:
-            return np.zeros(0, np.int64)
+            return ()
         asked = column_or_1d(self.always_select)
-        places = [_place(column, d, problem.columns) for column in asked.tolist()]
-        columns = np.unique(np.array(places, np.int64))
-        n = len(columns) * problem.n_outputs
-        if n > problem.n_nonzero:
-            raise ValueError(
-                f"always_select has {len(columns)} columns with {n} coefficients, "
-                f"n_nonzero_coefs allows {problem.n_nonzero}"
-            )
-        return columns
+        places = {_place(column, task) for column in asked.tolist()}
+        check_always(places, task.n_outputs, task.n_columns, task.n_nonzero)
+        return tuple(sorted(places))
 
-    def _pool_size(self, problem: Problem) -> int:
-        tau, d = problem.n_nonzero, problem.cohort.X.shape[1]
+    def _pool_size(self, task: Task) -> int:
+        tau = task.n_nonzero
         size = self.pool_size
         if isinstance(size, str):
             # The block of the squared loss is learnt once, others anew each round.
-            share = 4 if problem.loss == "squared" else 2
+            share = 4 if task.loss == "squared" else 2
             size = tau + max(share * tau // 5, LEAST_MORE)
         elif size < tau:
             raise ValueError(
                 f"pool_size == {size}, expected at least the {tau} of n_nonzero_coefs"
             )
-        size = min(int(size), problem.n_outputs * d)
+        size = int(size)
+        if task.n_columns is not None:
+            size = min(size, task.n_outputs * task.n_columns)
         if 4 * size * (size + 1) > MAX_BYTES:
             raise ValueError(
                 f"the second derivatives on a pool of {size} coefficients take "
@@ -229,22 +228,13 @@ default="samples"
         return size
 
 
-def _place(column: Any, d: int, names: np.ndarray | None) -> int:
+def _place(column: Any, task: Task) -> int:
     """Find a column by its place or its name."""
     if isinstance(column, str):
-        names = np.zeros(0, str) if names is None else names
+        names = np.zeros(0, str) if task.columns is None else task.columns
         found = np.flatnonzero(names == column)
         if len(found) != 1:
             raise ValueError(f"always_select has {column!r}, which is no column of X")
         return int(found[0])
     check_scalar(column, "always_select", Integral, min_val=0)
-    if column >= d:
-        raise ValueError(f"always_select has {column}, X has {d} columns")
     return int(column)
-
-
-def _print_round(round: int, figures: dict[str, float]) -> None:
-    print(
-        f"[fedcore] round {round}, objective {figures['objective']:.6g}, "
-        f"pool of {figures['pool']:.0f}"
-    )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from numbers import Integral
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 
 from .._rows import check_real
-from ._base import Problem, Solution, SparseLinearModel
+from ._base import Solution, SparseLinearModel, Task
 from .protocol import IHT
 
 
 class _HardThresholding(SparseLinearModel):
+    @staticmethod
+    def _print_round(round: int, figures: dict[str, float]) -> None:
+        print(f"[fedcore] round {round}, objective {figures['objective']:.6g}")
+
     def _check_method(self) -> None:
         if not isinstance(self.step_size, str) or self.step_size != "auto":
             check_real(
@@ -27,18 +30,18 @@ class _HardThresholding(SparseLinearModel):
                 self.local_steps, "local_steps", Integral, min_val=1, max_val=65535
             )
 
-    def _method(self, problem: Problem) -> IHT:
+    def _method(self, task: Task) -> IHT:
         automatic = isinstance(self.step_size, str)
-        batch_size = self.batch_size
-        if batch_size == "auto" or batch_size >= np.diff(problem.cohort.offsets).max():
+        batch_size, most = self.batch_size, task.most_rows
+        if batch_size == "auto" or (most is not None and batch_size >= most):
             batch_size = 0  # all rows
         return IHT(
             rule=self._rule,
-            loss=problem.loss,
-            n_nonzero=problem.n_nonzero,
-            l2=problem.l2,
-            weights=problem.weights,
-            fit_intercept=problem.fit_intercept,
+            loss=task.loss,
+            n_nonzero=task.n_nonzero,
+            l2=task.l2,
+            weights=task.weights,
+            fit_intercept=task.fit_intercept,
             step_size="auto" if automatic else float(self.step_size),
             local_steps=int(getattr(self, "local_steps", 1)),
             batch_size=int(batch_size),
@@ -48,16 +51,12 @@ class _HardThresholding(SparseLinearModel):
             max_rounds=int(self.max_rounds),
         )
 
-    def _solve(self, problem: Problem) -> Solution:
-        algorithm = self._method(problem)
-        outcome = self._run(algorithm, problem, _print_round)
-        state = outcome.state
+    def _solution(self, algorithm: IHT, state: dict, history: dict) -> Solution:
         coef, intercept, objective = algorithm.result(state)
         self._warn_unless_converged(state)
-        history = outcome.history
         # An exchange measures the point that it sends: the one of the round before.
-        history["objective"] = state["objectives"][1 : len(history["round"]) + 1]
-        return Solution(coef, intercept, objective, history)
+        measured = state["objectives"][1 : len(history["round"]) + 1]
+        return Solution(coef, intercept, objective, history | {"objective": measured})
 
     def _warn_unless_converged(self, state) -> None:
         """Say that a step was too long, or that the rounds ran out."""
@@ -70,7 +69,7 @@ class _HardThresholding(SparseLinearModel):
                 f"rounds; the best point met, with an {figure}, is kept. Use a smaller "
                 f'step_size or "auto", and scale the columns of X.',
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         elif not state["converged"]:
             warnings.warn(
@@ -79,12 +78,8 @@ class _HardThresholding(SparseLinearModel):
                 f"itself in the last rounds. Raise max_rounds, or scale the columns "
                 f"of X.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-
-
-def _print_round(round: int, figures: dict[str, float]) -> None:
-    print(f"[fedcore] round {round}, objective {figures['objective']:.6g}")
 
 
 class FedIterHT(_HardThresholding):

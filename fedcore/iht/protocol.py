@@ -16,7 +16,7 @@ from .. import _losses as losses
 from ..federation.contract import Cohort, Key, Request, State
 from ..federation.hello import check_alike
 from . import held_out, newton, participant, steps
-from .hello import describe, shares
+from .hello import check_sizes, describe, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class IHT:
         mass = np.concatenate([hello["mass"] for hello in hellos])
         agreement["share"] = shares(self.weights, mass)
         n_features = hellos[0]["n_features"]
+        check_sizes(self.n_nonzero, agreement["n_outputs"], n_features)
         return steps.start(self, agreement["n_outputs"], n_features), agreement
 
     def broadcast(self, state: State, key: Key) -> Request:
@@ -98,6 +99,12 @@ class IHT:
         """Give coefficients (C, d), intercepts (C,) and the objective there."""
         coef = steps.dense(state, "").reshape(state["shape"])
         return coef, state["intercept"], state["best_objective"]
+
+    def findings(self, state: State) -> State:
+        """Give the model, its objectives, and how the run ended."""
+        model = ("index", "value", "intercept", "shape")
+        ended = ("objectives", "best_objective", "converged", "diverged", "rose")
+        return {name: state[name] for name in (*model, *ended)}
 
     def final(self, state: State) -> dict[str, Any]:
         """Give the model, for clients that score rows by it."""

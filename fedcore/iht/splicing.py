@@ -21,7 +21,7 @@ from ..federation.check import check_kept
 from ..federation.contract import Cohort, Key, Request, State, Sum
 from ..federation.hello import check_alike
 from . import held_out, second_order
-from .hello import describe, shares
+from .hello import check_always, check_sizes, describe, shares
 from .sweep import DEPENDENT, best_subset
 
 SHORTER = 0.4  # what a refused step is multiplied by
@@ -65,6 +65,8 @@ class Splicing:
         mass = np.concatenate([hello["mass"] for hello in hellos])
         agreement = losses.agree_on_outputs(self.loss, hellos)
         d, C = hellos[0]["n_features"], agreement["n_outputs"]
+        check_sizes(self.n_nonzero, C, d)
+        check_always(self.always, C, d, self.n_nonzero)
         fixed = (np.arange(C)[:, None] * d + np.array(self.always, int)).reshape(-1)
         if self.fit_intercept:
             fixed = np.append(fixed, C * d + np.arange(C))
@@ -286,6 +288,11 @@ class Splicing:
         chosen = np.flatnonzero(x)
         state["try_index"], state["try_value"] = pool[chosen], x[chosen]
         state["task"] = "measure"
+
+    def findings(self, state: State) -> State:
+        """Give the model, its objective, and whether it was still falling."""
+        model = ("index", "value", "n_outputs", "n_features")
+        return {name: state[name] for name in (*model, "objective", "converged")}
 
     def final(self, state: State) -> dict[str, Any]:
         """Give the model, for clients that score rows by it."""

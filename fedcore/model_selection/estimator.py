@@ -28,7 +28,7 @@ from .plan import (
     scaled,
     scaler_of,
 )
-from .protocol import ALL, Search
+from .protocol import ALL, Search, summary
 from .table import results_table
 
 OF_BEST = ("classes_", "n_features_in_", "feature_names_in_")
@@ -199,7 +199,9 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
                 f"values out of param_grid"
             ) from error
         figures, history = outcome.state["figures"], outcome.history
-        results = results_table(params, figures, scoring, history)
+        results = results_table(
+            params, **summary(figures, scoring), scoring=scoring, history=history
+        )
         index = int(np.argmax(results["mean_test_score"]))
         best = None
         if self.refit:
@@ -267,24 +269,26 @@ class FederatedSearchCV(MetaEstimatorMixin, BaseEstimator):
             scaler._check_sparse(cohort.X)
         return cohort, names
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         """Make a fitted copy; without `personal`, of the best shared model alone."""
         fitted = clone(self)
         params, models, scoring = fitted._candidates()
         is_search = history["fold"] != ALL
         searched = {name: column[is_search] for name, column in history.items()}
-        results = results_table(params, state["figures"], scoring, searched)
+        results = results_table(
+            params, found["folds"], found["worst"], scoring, searched
+        )
         fitted._set_results(results, params, searched, algorithm.n_folds)
         fitted.clients_ = names
         if personal is None:  # a site keeps to itself
-            fitted.client_scores_ = score(merge(state["figures"], axis=1), scoring)
+            fitted.client_scores_ = score(merge(found["figures"], axis=1), scoring)
         best = None
         if self.refit:
             index = fitted.best_index_
             last = {name: column[~is_search] for name, column in history.items()}
             last["round"] = last["round"] - fitted.n_rounds_
             best = deployed(
-                *(models[index], algorithm.candidates[index], state["inner"]),
+                *(models[index], algorithm.candidates[index], found["inner"]),
                 *(personal, names, last, agreement["candidates"][index][ALL]),
             )
         fitted._set_best(best)

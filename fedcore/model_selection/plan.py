@@ -85,7 +85,7 @@ def scaled(estimator: Any, method: Any) -> Any:
 def deployed(
     estimator: Any,
     method: Any,
-    state: dict,
+    found: dict,
     personal: Any,
     names: np.ndarray,
     history: dict[str, np.ndarray],
@@ -94,21 +94,21 @@ def deployed(
     """Make a fitted copy of an estimator that sites of their own have fitted."""
     rest = names, history, agreement
     if not isinstance(method, Scaled):
-        fitted = last_step(estimator)._deployed_result(method, state, personal, *rest)
+        fitted = last_step(estimator)._deployed_result(method, found, personal, *rest)
         made = {}
     else:
         own = None
         if personal is not None:
             own = {k[7:]: v for k, v in personal.items() if k.startswith("scaler_")}
-        size = {"n_features": len(state["scaler"]["shift"])}
+        size = {"n_features": len(found["scaler"]["shift"])}
         scaler = scaler_of(estimator)
         made = {
             id(scaler): scaler._deployed_result(
-                *(method.moments, state["scaler"], own, names, history, size)
+                *(method.moments, found["scaler"], own, names, history, size)
             )
         }
         fitted = last_step(estimator)._deployed_result(
-            method.method, state["method"], personal, *rest
+            method.method, found["method"], personal, *rest
         )
     if not isinstance(estimator, Pipeline):
         return fitted

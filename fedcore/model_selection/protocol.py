@@ -197,6 +197,14 @@ class Search:
         """Figures of the fit whose round has ended."""
         return state["told"]
 
+    def findings(self, state: State) -> State:
+        """Give the folds' figures, the worst score of a client, and the best model."""
+        found = summary(state["figures"], self.scoring)
+        if self.refit:
+            method = self.candidates[best(state["figures"], self.scoring)]
+            found["inner"] = method.findings(state["inner"])
+        return found
+
     # a participant
 
     def hello(self, cohort: Cohort) -> dict:
@@ -313,14 +321,19 @@ class Search:
         return method.personal(rows, inner, message)
 
 
+def summary(figures: np.ndarray, scoring: str) -> dict[str, np.ndarray]:
+    """Bring the clients of figures (n, folds, K, 5) together; name none of them."""
+    own = score(merge(figures, axis=1), scoring)
+    return {"folds": merge(figures, axis=2), "worst": np.nanmin(own, axis=1)}
+
+
 def best(figures: np.ndarray, scoring: str) -> int:
     """Choose the candidate, the first of equal ones, from figures (n, folds, K, 5)."""
-    return int(np.argmax(mean_scores(figures, scoring)))
+    return int(np.argmax(mean_scores(merge(figures, axis=2), scoring)))
 
 
-def mean_scores(figures: np.ndarray, scoring: str) -> np.ndarray:
-    """Average the scores of the folds by the rows that they held out."""
-    folds = merge(figures, axis=2)
+def mean_scores(folds: np.ndarray, scoring: str) -> np.ndarray:
+    """Average the scores of folds (n, folds, 5) by the rows that they held out."""
     weight = folds[..., WEIGHT]
     scores = np.where(weight > 0, score(folds, scoring), 0)
     total = weight.sum(axis=1)

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from .figures import WEIGHT, merge, score
+from .figures import WEIGHT, score
 from .protocol import mean_scores
 
 
 def results_table(
     params: list[dict[str, Any]],
-    figures: np.ndarray,
+    folds: np.ndarray,
+    worst: np.ndarray,
     scoring: str,
     history: dict[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Lay the results out as GridSearchCV does."""
+    """Lay the results out as GridSearchCV does; folds and worst as in `summary`."""
     n = len(params)
     candidate = history["candidate"].astype(int)
-    n_folds = figures.shape[1]
+    n_folds = folds.shape[1]
 
     def total(cost: np.ndarray) -> np.ndarray:
         return np.bincount(candidate, cost, n)
@@ -34,18 +35,16 @@ def results_table(
                 column[place] = own[name]
         results[f"param_{name}"] = column
     results["params"] = params
-    folds = merge(figures, axis=2)
     by_fold, weight = score(folds, scoring), folds[..., WEIGHT]
     for f in range(n_folds):
         results[f"split{f}_test_score"] = by_fold[:, f]
-    mean = mean_scores(figures, scoring)
+    mean = mean_scores(folds, scoring)
     apart = np.where(weight > 0, (by_fold - mean[:, None]) ** 2, 0)
     total_weight = np.maximum(weight.sum(axis=1), np.finfo(float).tiny)
     results["mean_test_score"] = mean
     results["std_test_score"] = np.sqrt((weight * apart).sum(axis=1) / total_weight)
     results["rank_test_score"] = rankdata(-mean, method="min").astype(np.int32)
-    own = score(merge(figures, axis=1), scoring)
-    results["worst_client_test_score"] = np.nanmin(own, axis=1)
+    results["worst_client_test_score"] = worst
     results["mean_fit_rounds"] = total(np.ones(len(candidate))) / n_folds
     for name in ("bytes_up", "bytes_down"):
         results[name] = total(history[name]).astype(np.int64)

@@ -186,7 +186,9 @@ class FedMTLSVM(DeployedSVM, ClientModels, BaseEstimator):
         state = outcome.state
         if not (self.early_stopping and state["idle_rounds"] >= algorithm.patience):
             last = np.ravel(outcome.history["gap"])[-1] if self.early_stopping else gap
-            self._warn_unless_converged(algorithm, outcome, float(np.max(last)))
+            self._warn_unless_converged(
+                algorithm, outcome.state, outcome.history, float(np.max(last))
+            )
         names, by_name = sorted_names(groups.names)
         starved = self._starved(outcome.traffic, groups.names)
 
@@ -405,12 +407,13 @@ class FedMTLSVM(DeployedSVM, ClientModels, BaseEstimator):
         self.clients_, self.client_coef_ = names, coef
         self.client_intercept_ = intercept
 
-    def _warn_unless_converged(self, algorithm, outcome, gap):
+    def _warn_unless_converged(self, algorithm, state, history, gap):
         name = type(self).__name__
-        if outcome.state.get("diverged"):
+        last = int(max(history["round"], default=0))
+        if state.get("diverged"):
             warnings.warn(
                 f'{name} with aggregation="sum" diverged: the dual objective fell '
-                f"below its start in round {int(outcome.history['round'][-1])}, at a "
+                f"below its start in round {last}, at a "
                 f"relative duality gap of {gap:.1e}. The published rule has no "
                 f'guarantee; use aggregation="line_search" or "auto".',
                 ConvergenceWarning,
@@ -418,7 +421,7 @@ class FedMTLSVM(DeployedSVM, ClientModels, BaseEstimator):
             )
         elif not gap <= algorithm.tol:
             warnings.warn(
-                f"{name} stopped after {int(outcome.history['round'][-1])} rounds "
+                f"{name} stopped after {last} rounds "
                 f"(max_rounds={self.max_rounds}) at a relative duality gap of "
                 f"{gap:.1e}, above tol={self.tol:.1e}. Scale the columns of X, or "
                 f"raise max_rounds.",

@@ -52,10 +52,12 @@ class DeployedSVM:
         cohort = cohort_of(kernel_rows(rows), y, None, groups, classes)
         return cohort, groups.names
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         """Make a fitted copy, of the shared model alone when `personal` is None."""
         fitted = clone(self)
-        w, gap, primal = algorithm.result(state)
+        w, gap, primal = (found[name] for name in ("w", "gap", "primal"))
+        if personal is None:  # the coordinator speaks for all
+            self._warn_unless_converged(algorithm, found, history, float(gap.max()))
         v = np.empty((0, *w.shape)) if personal is None else personal["v"]
         if sparse.issparse(v):
             v = sparse.csr_array(v)
@@ -74,7 +76,6 @@ class DeployedSVM:
         fitted.n_rounds_ = int(rounds[-1]) if len(rounds) else 0
         fitted.history_ = history
         fitted.dual_gap_, fitted.objective_ = float(gap.max()), float(primal.sum())
-        bounded = state.get("certified", False)
-        fitted.dual_gap_kind_ = "bound" if bounded else "measured"
+        fitted.dual_gap_kind_ = "bound" if found["certified"] else "measured"
         fitted.starved_ = fitted.clients_[:0]
         return fitted

@@ -251,6 +251,12 @@ class MTLSVM:
         unknown = np.full(len(w), np.nan)
         return best, *((gap, primal) if is_last else (unknown, unknown))
 
+    def findings(self, state: State) -> State:
+        """Give the shared model and how good it is; nothing of single clients."""
+        w, gap, primal = self.result(state)
+        kinds = {name: bool(state.get(name)) for name in ("certified", "diverged")}
+        return {"w": w, "gap": gap, "primal": primal, **kinds}
+
     def final(self, state: State) -> dict[str, Any]:
         """Give w, for clients that score rows by it and their own part."""
         return {"w": self.result(state)[0]}

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
+from scipy.linalg.blas import dsyrk, ssyrk
 from sklearn.utils import check_scalar
 
-from .._kernels._assign import assign
+from .._kernels._barycenter import barycenter, complete, gathered_mean, spread
 from .._rows import check_real
 from ._check import check_stack, check_weights
 
@@ -85,7 +86,7 @@ def labelled_barycenter(
            [5.]])
     """
     X, Y = check_stack(X, "X"), check_stack(Y, "Y")
-    K, n, d = X.shape
+    K, n, _ = X.shape
     if Y.shape[:2] != (K, n):
         raise ValueError(f"Y.shape == {Y.shape}, expected ({K}, {n}, n_classes)")
     weights = check_weights(weights, K, "weights")
@@ -94,56 +95,41 @@ def labelled_barycenter(
     check_scalar(max_iter, "max_iter", Integral, min_val=1)
     check_real(tol, "tol", min_val=0)
 
-    flat = X.reshape(K * n, d)
-    with np.errstate(over="ignore", invalid="ignore"):
-        flat = flat - flat.mean(0)  # or far from 0 digits are lost
-        gram = (flat @ flat.T).astype(np.float64, copy=False)
+    gram = lower_gram(X)
     if not np.isfinite(np.trace(gram)):
         raise ValueError(
             f"X has an entry of {np.abs(X).max():.1e}: squared distances overflow"
         )
+    return barycenter_of(gram, X, Y, weights, label_weight, int(max_iter), tol)
+
+
+def barycenter_of(
+    gram, X, Y, weights, label_weight="auto", max_iter=10, tol=1e-9
+) -> Barycenter:
+    """Find a barycenter of validated atoms; `gram` is theirs, and is overwritten."""
+    K, n, d = X.shape
     heaviest = int(np.argmax(weights))
-    share = np.zeros(K)
-    share[heaviest] = 1
-    s = np.tile(np.arange(n, dtype=np.int32), (K, 1))
     if label_weight == "auto":
-        label_weight = max(_costs(gram, share, s).max(), 0.0)
-    if label_weight > 0:
-        labels = Y.reshape(K * n, -1)
-        gram += label_weight * (labels @ labels.T)
+        label_weight = spread(gram, K, heaviest)
+    labels = Y.reshape(K * n, -1).T.astype(np.float64, order="C")
+    complete(gram, labels, label_weight)
 
-    u, v, cost, slack = np.empty((K, n)), np.empty((K, n)), np.empty(K), np.empty(K)
-    objective: list[float] = []
-    for turn in range(max_iter):
-        C = _costs(gram, share, s)
-        if assign(C, turn > 0, s, u, v, cost, slack) >= 0:
-            raise ValueError("X, Y or label_weight is so large that costs overflow")
-        share = weights
-        objective.append(float(weights @ cost))
-        if turn and abs(objective[-2] - objective[-1]) <= tol * objective[0]:
-            break
-    atoms = np.arange(K)[:, None]
-    return Barycenter(
-        np.einsum("k,kid->id", weights, X[atoms, s]),
-        np.einsum("k,kic->ic", weights, Y[atoms, s]),
-        *(s, np.array(objective), float(label_weight)),
-    )
+    s, objective = np.empty((K, n), np.int32), np.empty(max_iter)
+    turns = barycenter(gram, weights, heaviest, tol, s, objective)
+    if turns < 0:
+        raise ValueError("X, Y or label_weight is so large that costs overflow")
+    points, classes = np.empty((n, d)), np.empty((n, Y.shape[2]))
+    gathered_mean(X, weights, s, points)
+    gathered_mean(Y, weights, s, classes)
+    return Barycenter(points, classes, s, objective[:turns], float(label_weight))
 
 
-def _costs(gram: np.ndarray, share: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Costs (K, n, n) of the mean of points s, in rows, and each atom's, in columns.
-
-    All products are in the Gram matrix of the atoms' points: an iteration takes K^2 n^2
-    sums, whatever the number of columns.
-    """
-    K, n = s.shape
-    used = np.flatnonzero(share)
-    product = share[used[0]] * gram[used[0] * n + s[used[0]]]  # (n, K n)
-    for k in used[1:]:
-        product += share[k] * gram[k * n + s[k]]
-    rows = np.arange(n)
-    norm = sum(share[k] * product[rows, k * n + s[k]] for k in used)
-    product *= -2
-    product += norm[:, None]
-    product += np.diagonal(gram)
-    return np.ascontiguousarray(product.reshape(n, K, n).transpose(1, 0, 2))
+def lower_gram(X: np.ndarray) -> np.ndarray:
+    """Products of all pairs of points of X (K, n, d), below the diagonal and on it."""
+    flat = X.reshape(-1, X.shape[2])
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = flat - flat.mean(0)  # or far from 0 digits are lost
+    product = dsyrk if flat.dtype == np.float64 else ssyrk
+    # BLAS counts along columns: what it puts above its diagonal is below ours.
+    gram = product(1.0, flat.T, trans=1).T
+    return np.ascontiguousarray(gram, np.float64)

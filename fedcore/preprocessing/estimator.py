@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._client_column import check_client_column, put_client_column
 from .._client_rows import ClientRows
 from .._clients import by_name, client_ids, cohort_of, group_by_client
-from .._estimators import check_choice, check_engine, sorted_names
+from .._estimators import check_choice, check_engine, seed_of, sorted_names
 from .._rows import (
     ROWS,
     check_bool,
@@ -71,10 +71,16 @@ class FedStandardScaler(
         anything leave a client.
     engine : LocalEngine, default=None
         The machine that carries the federation; None simulates it in this process.
+        ``LocalEngine(privacy=PrivateSums(noise=...))`` adds noise to the sums: a
+        client's reply is its rows counted, summed and squared in each column, and
+        `clip` bounds the norm of all these together. ``history_["epsilon"]`` has the
+        account.
     n_jobs : int, default=None
         Threads; None is 1, -1 all processors. The result does not depend on it.
     copy : bool, default=True
         False: write into X where its form allows that.
+    random_state : int, RandomState instance or None, default=None
+        Of the noise and the masks, and of what the engine draws.
 
     Attributes
     ----------
@@ -134,6 +140,7 @@ class FedStandardScaler(
         engine=None,
         n_jobs=None,
         copy=True,
+        random_state=None,
     ):
         self.scope = scope
         self.with_mean = with_mean
@@ -143,6 +150,7 @@ class FedStandardScaler(
         self.engine = engine
         self.n_jobs = n_jobs
         self.copy = copy
+        self.random_state = random_state
 
     def fit(self, X, y=None, clients=None, sample_weight=None):
         """Find the moments of the columns.
@@ -174,7 +182,14 @@ class FedStandardScaler(
         engine = LocalEngine() if self.engine is None else self.engine
         algorithm = self._moments()
         try:
-            outcome = run(algorithm, engine, cohort, seed=0, n_jobs=self.n_jobs)
+            outcome = run(
+                algorithm,
+                engine,
+                cohort,
+                seed=seed_of(self.random_state),
+                n_jobs=self.n_jobs,
+                any_seed=self.random_state is None,
+            )
         except MessageError as error:
             raise ValueError(f"{TOO_LARGE} ({error})") from error
         if np.isinf(outcome.personal.get("var", 0)).any():
@@ -208,14 +223,14 @@ class FedStandardScaler(
         groups = by_name(groups)
         return cohort_of(rows, np.zeros(rows.shape[0]), None, groups), groups.names
 
-    def _deployed_result(self, algorithm, state, personal, names, history, agreement):
+    def _deployed_result(self, algorithm, found, personal, names, history, agreement):
         """Make a fitted copy; without `personal`, of the shared moments alone."""
         fitted, d = clone(self), int(agreement["n_features"])
         fitted.n_features_in_ = d + (self.client_column is not None)
         fitted.clients_ = names if personal is not None else names[:0]
         if personal is None:
             personal = dict.fromkeys(("mean", "var", "count"), np.empty((0, d)))
-        fitted._set_moments(algorithm, state, personal, counts_rows=True)
+        fitted._set_moments(algorithm, found, personal, counts_rows=True)
         fitted._set_history(history)
         return fitted
 

@@ -32,6 +32,11 @@ class Moments:
     spread: bool = True
 
     @property
+    def bears_noise(self) -> bool:
+        """Noisy sums make noisy moments; nothing is steered by them."""
+        return True
+
+    @property
     def n_rounds(self) -> int:
         """Rounds that the fit takes."""
         if not self.shared:
@@ -65,6 +70,13 @@ class Moments:
 
     def combine(self, state: State, reply: dict, who: np.ndarray, key: Key) -> State:
         """Move the shift to the mean; after the second round, stop."""
+        lost = int((reply["count"] < 0).sum())
+        if lost:
+            raise ValueError(
+                f"the noise is larger than the counts of {lost} of "
+                f"{len(reply['count'])} columns: expected more clients, a lower "
+                f"multiplier, or a clip nearer to the norm of a client's sums"
+            )
         if state["round"] == self.n_rounds:
             return state | reply | {"done": True}
         count = reply["count"]
@@ -84,6 +96,10 @@ class Moments:
         count, total = state["count"], state["total"]
         moments = mean_and_variance(state["shift"], count, total, state["square"])
         return *moments, count
+
+    def findings(self, state: State) -> State:
+        """Give the sums that `result` reads."""
+        return {name: state[name] for name in ("shift", "count", "total", "square")}
 
     # a participant
 

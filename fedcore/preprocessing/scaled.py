@@ -97,6 +97,13 @@ class Scaled:
             return {}
         return self.method.report(state["method"])
 
+    def findings(self, state: State) -> State:
+        """Give what both give."""
+        return {
+            "scaler": self.moments.findings(state["scaler"]),
+            "method": self.method.findings(state["method"]),
+        }
+
     def final(self, state: State) -> dict[str, Any]:
         """Give the method's shared model as a message."""
         return self.method.final(state["method"])

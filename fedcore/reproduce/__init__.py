@@ -1,0 +1,5 @@
+"""The published experiments beside what is measured here, as one report."""
+
+from .run import PARTS, reproduce
+
+__all__ = ["PARTS", "reproduce"]

@@ -9,6 +9,7 @@ leaves at most as many coefficients as the sparse models may have.
 
 import argparse
 import warnings
+from bisect import bisect_left
 from pathlib import Path
 from time import perf_counter
 
@@ -18,7 +19,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    StandardScaler,
+    label_binarize,
+)
 from sklearn.svm import l1_min_c
 
 from fedcore import DistributedIHT, FedBestSubset, FedHT, FedIterHT
@@ -35,6 +40,8 @@ SETS = {
     "mnist": ("mnist_t10k", "softmax", 500, 20, 1e-4, None),
 }
 
+SAGA_ROWS = 200_000  # that saga visits at least: small sets need many passes
+
 
 def load(folder, name):
     """Rows (float), targets and clients of a set; None where they are to be dealt."""
@@ -48,27 +55,29 @@ def load(folder, name):
         return X, file["y"], clients
 
 
+def least_C(X, y, loss):
+    """Return the C below which L1 leaves nothing but intercepts."""
+    if loss == "logistic":
+        return l1_min_c(X, y, loss="log")
+    one_hot = label_binarize(y, classes=np.unique(y))
+    return 1 / np.abs(X.T @ (one_hot - one_hot.mean(axis=0))).max()
+
+
 def pooled_l1(X, y, loss, n_nonzero):
     """Fit L1 with the weakest of 20 penalties that leaves few enough coefficients."""
     if loss == "squared":
         strongest = np.abs(X.T @ (y - y.mean())).max() / len(y)
-        models = (Lasso(alpha=strongest / 1.5**k) for k in range(1, 20))
+        models = [Lasso(alpha=strongest / 1.5**k) for k in range(20)]
     else:
-        solver = "saga" if loss == "softmax" else "liblinear"
-        least = l1_min_c(X, y, loss="log")
-        models = (
-            LogisticRegression(
-                C=least * 1.5**k, l1_ratio=1, solver=solver, max_iter=100
-            )
-            for k in range(1, 20)
-        )
-    best = None
-    for model in models:
-        model.fit(X, y)
-        if np.count_nonzero(model.coef_) > n_nonzero:
-            break
-        best = model
-    return best
+        least = least_C(X, y, loss)
+        options = {"l1_ratio": 1, "max_iter": max(100, SAGA_ROWS // len(y))}
+        options["solver"] = "saga" if loss == "softmax" else "liblinear"
+        models = [LogisticRegression(C=least * 1.5**k, **options) for k in range(20)]
+
+    def is_too_many(k):
+        return np.count_nonzero(models[k].fit(X, y).coef_) > n_nonzero
+
+    return models[bisect_left(range(20), True, key=is_too_many) - 1]
 
 
 def models_of(loss, n_nonzero, l2, max_rounds, seed):

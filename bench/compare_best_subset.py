@@ -181,8 +181,8 @@ def central_1(repeats, tau=200):
                 f"; abess {median(theirs):.2f} s at {median(reached) / goal:.4f}; "
                 f"ratio {median(ratios):.1f} [{min(ratios):.1f} .. {max(ratios):.1f}], "
                 f"with tol={ROUGH:g} {median(roughs):.1f} [{min(roughs):.1f} .. "
-                f"{max(roughs):.1f}], to the end {median(ends):.1f} [{min(ends):.1f} .. "
-                f"{max(ends):.1f}]"
+                f"{max(roughs):.1f}], to the end {median(ends):.1f} "
+                f"[{min(ends):.1f} .. {max(ends):.1f}]"
             )
         print(line, flush=True)
 

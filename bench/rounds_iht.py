@@ -4,9 +4,9 @@ python bench/rounds_iht.py [--part same best bytes clients steps] [--seeds 3]
 
 same    : all with the same step: rounds of FedIterHT and FedHT to the objective of
           DistributedIHT after 100 (simulation I) or 200 rounds (II), as published
-best    : each with its best step of a grid, and with step_size="auto"
+best    : each with its best step of a grid, and with step_size="auto"; FedBestSubset
 steps   : local steps from 1 to 20, at the same step
-clients : how far clients differ (alpha = beta), at the same step
+clients : how far models (alpha) and rows (beta) of clients differ, at the same step
 bytes   : a client's messages in a round at d = 150 000, tau = 200
 """
 
@@ -23,14 +23,15 @@ from fedcore.datasets import make_iht_simulation
 TAU, BATCH, LOCAL = 200, 20, 10
 # loss, step, rounds of DistributedIHT
 PUBLISHED = {1: ("squared", 3e-4, 100), 2: ("logistic", 3e-3, 200)}
+SPREADS = ((0, 0), (0.1, 0.1), (1, 0), (0, 1), (1, 1), (10, 10))  # alpha, beta
 STEPS = {1: (3e-4, 1e-3, 2e-3, 3e-3, 1e-2, 3e-2), 2: (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}
 
 
-def simulation(which, seed, spread=0.1):
+def simulation(which, seed, alpha=0.1, beta=0.1):
     """Rows as published, but for 30 clients in II."""
     n_clients = 100 if which == 1 else 30
     return make_iht_simulation(
-        which, alpha=spread, beta=spread, n_clients=n_clients, random_state=seed
+        which, alpha=alpha, beta=beta, n_clients=n_clients, random_state=seed
     )
 
 
@@ -51,12 +52,11 @@ def rounds_to(model, goal):
     return str(reached[0] + 1), model.history_["bytes_up"][: reached[0] + 1].sum()
 
 
-def same(which, seeds, **options):
+def same(which, seeds, alpha=0.1, beta=0.1, **options):
     """Compare at the published step."""
     _, step, most = PUBLISHED[which]
-    spread = options.pop("spread", 0.1)
     for seed in range(seeds):
-        data = simulation(which, seed, spread)
+        data = simulation(which, seed, alpha, beta)
         base = fit(DistributedIHT, data, which, seed, step_size=step, max_rounds=most)
         goal = base.objective_
         cells = []
@@ -75,53 +75,65 @@ def same(which, seeds, **options):
 
 
 def best(which, seeds):
-    """Compare each at its best step: the objective after 20 and 100 rounds."""
+    """Compare each at its best step of a grid: the least objective after 100 rounds.
+
+    The goal is what the best step of DistributedIHT reaches in 100 rounds.
+    """
     for seed in range(seeds):
         data = simulation(which, seed)
+        goal = None
         for estimator in (DistributedIHT, FedIterHT, FedHT):
-            runs = []
-            for step in STEPS[which]:
-                model = fit(
-                    estimator, data, which, seed, step_size=step, max_rounds=100
+            runs = [
+                (
+                    step,
+                    fit(estimator, data, which, seed, step_size=step, max_rounds=100),
                 )
-                last = model.objective_
-                early = np.minimum.accumulate(model.history_["objective"])[:20][-1]
-                runs.append((last, early, step))
-            last, early, step = min(runs)
-            print(
-                f"  {'I' * which:3} seed {seed} {estimator.__name__:15} step {step:g}: "
-                f"{early:.5g} after 20 rounds, {last:.5g} after 100",
-                flush=True,
-            )
-        for estimator, options in (
-            (DistributedIHT, {}),
-            (FedIterHT, {}),
-            (FedIterHT, {"control_variates": True}),
-            (FedHT, {}),
-        ):
-            model = fit(
-                estimator,
-                data,
-                which,
-                seed,
-                batch_size="auto",
-                max_rounds=100,
-                **options,
-            )
-            refitted = fit(
-                *(estimator, data, which, seed),
-                batch_size="auto",
-                max_rounds=100,
-                refit=True,
-                **options,
-            )
-            print(
-                f"  {'I' * which:3} seed {seed} {estimator.__name__:15} auto"
-                f"{' control' * ('control_variates' in options)}: "
-                f"{early:.5g} after 20 rounds, {model.objective_:.5g} after 100, "
-                f"refitted {refitted.objective_:.5g}",
-                flush=True,
-            )
+                for step in STEPS[which]
+            ]
+            step, model = min(runs, key=lambda run: run[1].objective_)
+            goal = model.objective_ if goal is None else goal
+            report(which, seed, f"{estimator.__name__:15} step {step:g}", model, goal)
+        automatic(data, which, seed, goal)
+
+
+def report(which, seed, name, model, goal):
+    """Print objectives, and rounds and bytes of a client to the goal."""
+    least = np.minimum.accumulate(model.history_["objective"])
+    rounds, up = rounds_to(model, goal)
+    print(
+        f"  {'I' * which:2} seed {seed} {name:34}: {least[19]:9.5g} after 20 rounds, "
+        f"{model.objective_:9.5g} after {model.n_rounds_}; {goal:.5g} in {rounds:>4} "
+        f"rounds, {up / 1e3 / len(model.clients_):6.0f} kB up",
+        flush=True,
+    )
+
+
+def automatic(data, which, seed, goal):
+    """Print the same for step_size="auto", with all rows in each step."""
+    for estimator, options in (
+        (DistributedIHT, {}),
+        (FedIterHT, {}),
+        (FedIterHT, {"control_variates": True}),
+        (FedHT, {}),
+        (FedHT, {"control_variates": True}),
+    ):
+        options = {"batch_size": "auto", "max_rounds": 100, **options}
+        model = fit(estimator, data, which, seed, **options)
+        extra = " control" * ("control_variates" in options)
+        name = f"{estimator.__name__:15} auto{extra}"
+        report(which, seed, name, model, goal)
+        refitted = fit(estimator, data, which, seed, refit=True, **options)
+        print(f"{'':13}refitted: {refitted.objective_:.5g}", flush=True)
+    options = {"loss": PUBLISHED[which][0], "max_rounds": 20}
+    subset = FedBestSubset(TAU, **options, tol=0).fit(*data)
+    sent = subset.history_["bytes_up"].cumsum() / 1e3 / len(subset.clients_)
+    reached = np.flatnonzero(subset.history_["objective"] <= goal)
+    print(
+        f"  {'I' * which:2} seed {seed} FedBestSubset: {subset.objective_:.5g} after "
+        f"{subset.n_rounds_} rounds, {sent[-1]:.0f} kB up; {goal:.5g} in "
+        f"{reached[0] + 1} rounds, {sent[reached[0]]:.0f} kB up",
+        flush=True,
+    )
 
 
 def message_sizes():
@@ -163,12 +175,12 @@ def main():
         if part == "bytes":
             message_sizes()
         elif part == "steps":
-            for n in (1, 2, 5, 10, 20):
-                same(1, 1, local_steps=n)
+            for n in (1, 5, 10, 20):
+                same(1, arguments.seeds, local_steps=n)
         elif part == "clients":
-            for spread in (0.0, 0.1, 0.3, 1.0):
-                print(f"  alpha = beta = {spread}")
-                same(1, 1, spread=spread)
+            for alpha, beta in SPREADS:
+                print(f"  alpha {alpha:g}, beta {beta:g}")
+                same(1, arguments.seeds, alpha, beta)
         else:
             for which in (1, 2):
                 {"same": same, "best": best}[part](which, arguments.seeds)

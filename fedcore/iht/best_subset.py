@@ -110,6 +110,10 @@ default="samples"
     addition, removal or exchange of a pair in the last pool improves the quadratic
     model.
 
+    With "softmax" and ``l2=0`` intercepts may all shift by the same, and on rows that
+    can be told apart by the support there is no least objective: coefficients then
+    agree to some 1e-6 between data that say the same in another form.
+
     References
     ----------
     .. [1] J. Zhu, C. Wen, J. Zhu, H. Zhang, X. Wang, "A polynomial algorithm for

@@ -186,6 +186,9 @@ default="samples"
     a limit of the published method. `control_variates` and `refit` lessen it;
     `FedBestSubset` does not have it.
 
+    With ``step_size="auto"`` local steps are too short to change the support often
+    after the first rounds. Where that matters, give a step, or take `FedHT`.
+
     References
     ----------
     .. [1] Q. Tong, G. Liang, J. Ding, T. Zhu, M. Pan, J. Bi, "Federated optimization

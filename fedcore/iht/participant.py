@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from .._clients import codes_of
 from ..federation.check import check_kept
 from ..federation.contract import Cohort, Entries, Key
 from . import kernel
-from .second_order import rows_of, second_derivatives
-from .smoothness import smoothness
-from .threshold import top
+from .second_order import (
+    CHUNK,
+    Rows,
+    client_gradients,
+    rows_of,
+    second_derivatives,
+)
+from .smoothness import columns_met, smoothness
 
 if TYPE_CHECKING:
     from .protocol import IHT
@@ -186,7 +192,7 @@ def _steps(cohort, cs, iht, message, active, key, figures) -> dict:
     reply = {}
     if iht.control_variates:
         options["correction"] = _correction(cs, message, active)
-        reply = _renew_control(cs, message, active, figures)
+        reply = _renew_control(cohort, cs, iht, message, active, figures)
     if iht.rule == "FedHT":
         x, intercepts = kernel.local_steps_dense(
             cs.kernel, active, *point, share, **options
@@ -225,19 +231,17 @@ def _correction(cs, message, active):
     return offsets, (place % size).astype(np.int32), value, free.reshape(n, C)
 
 
-def _renew_control(cs, message, active, figures) -> dict:
+def _renew_control(cohort, cs, iht, message, active, figures) -> dict:
     """Take the gradients at the point of the message as the new c_k, on its support."""
-    index = message["index"]
+    index, value, intercept = _point(message)
     share = cs.share[active]
-    own = np.empty((len(active), len(index)))
-    free = np.empty((len(active), cs.n_outputs))
-    loss = np.empty(len(active))
-    for place, k in enumerate(active):
-        client = np.array([k], np.int32)
-        g, free[place], loss[place : place + 1] = kernel.gradient(
-            cs.kernel, client, *_point(message), np.ones(1)
-        )
-        own[place] = g[index]
+    parts = [
+        client_gradients(iht.loss, rows, index, value, intercept)
+        for _, rows in _batches(cohort, cs, active, len(index) + 1)
+    ]
+    loss, own, free = (np.concatenate(a) for a in zip(*parts, strict=True))
+    if not iht.fit_intercept:
+        free[:] = 0
     _add_loss(figures, share, loss)
     own, free = _finite(figures, BAD_POINT, own, free)
     cs.index[active, : len(index)] = index
@@ -253,22 +257,50 @@ def _survey(cohort, cs, iht, message, active) -> float:
     FedHT moves along all columns. The others move along a support: the one in the
     message, or, when that is empty, the one that the client's first step would take.
     """
-    d = cohort.X.shape[1]
-    columns = np.arange(d, dtype=np.int32)
-    one = np.ones(1)
-    empty = np.zeros(0, np.int32), np.zeros(0), np.zeros(cs.n_outputs)
-    for k in active:
-        client = np.array([k], np.int32)
-        index = columns
-        if iht.rule != "FedHT":
-            index = message["index"]
-            if not len(index):
-                g, _, _ = kernel.gradient(cs.kernel, client, *empty, one)
-                index = top(g, iht.n_nonzero)
-            index = np.unique(index % d)
-        rows = rows_of(cohort, cs.y, client, one)
-        cs.smoothness[k] = smoothness(iht.loss, rows, index, iht.fit_intercept)
+    n, d = cohort.X.shape
+    shared = np.unique(message["index"] % d)
+    width = cohort.X.nnz // n + 1 if sparse.issparse(cohort.X) else d
+    for clients, rows in _batches(cohort, cs, active, width):
+        if iht.rule == "FedHT":
+            counts, features = columns_met(rows)
+        elif len(shared):
+            counts = np.full(len(clients), len(shared))
+            features = np.tile(shared, len(clients))
+        else:
+            counts, features = _first_supports(cs, iht, clients, d)
+        cs.smoothness[clients] = smoothness(
+            iht.loss, rows, counts, features, iht.fit_intercept
+        )
     return float(cs.share[active] @ cs.smoothness[active])
+
+
+def _first_supports(cs, iht, clients, d) -> tuple[np.ndarray, np.ndarray]:
+    """Columns that a step from 0 would take each client to, and how many."""
+    pairs = kernel.local_steps(
+        cs.kernel,
+        clients,
+        *(np.zeros(0, np.int32), np.zeros(0), np.zeros(cs.n_outputs)),
+        step=np.ones(len(clients)),
+        n_steps=1,
+        batch_size=0,
+        n_nonzero=iht.n_nonzero,
+        l2=0.0,
+        key=(0, 0),
+        first_client=0,
+    )
+    whose = np.repeat(np.arange(len(clients)), pairs.counts)
+    columns = np.unique(whose * d + pairs.index % d)
+    return np.bincount(columns // d, minlength=len(clients)), columns % d
+
+
+def _batches(cohort, cs, active, width) -> Iterator[tuple[np.ndarray, Rows]]:
+    """Give clients and their rows, of which so many columns fit the cache together."""
+    size = np.diff(cohort.offsets)[active] * width
+    large = size > CHUNK
+    batch = np.cumsum(np.where(large, 0, size)) // CHUNK
+    ends = (np.diff(batch) > 0) | large[1:] | large[:-1]
+    for clients in np.split(active, np.flatnonzero(ends) + 1):
+        yield clients, rows_of(cohort, cs.y, clients, np.ones(len(clients)))
 
 
 def _newton(cohort, cs, iht, message, active) -> dict:

@@ -116,6 +116,42 @@ def measure(
     }
 
 
+def client_gradients(
+    loss: str,
+    rows: Rows,
+    index: np.ndarray,
+    value: np.ndarray,
+    intercept: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Loss (K,), gradient on the entries (K, s) and the intercepts (K, C) by client.
+
+    Every sum runs over one client's rows in order, so what a client gets does not
+    depend on the others, as long as one with more than CHUNK numbers comes alone.
+    """
+    n, d = rows.X.shape
+    K, C = len(rows.mass), len(intercept)
+    entries = split(index, C, d)
+    total, own, free = np.zeros(K), np.zeros((K, len(index))), np.zeros((K, C))
+    width = len(entries.features) + 1
+    for part in _chunks(n, width) if K == 1 else [slice(0, n)]:
+        A = _columns(rows.X, part, entries.features, ones=False)
+        owner, weight = rows.owner[part], rows.weight[part]
+        z = np.empty((len(A), C))
+        coef = np.zeros((C, len(entries.features)))
+        coef[entries.output, entries.column] = value
+        for c in range(C):
+            z[:, c] = np.einsum("ij,j->i", A, coef[c]) + intercept[c]
+        total += np.bincount(owner, weight * losses.values(loss, z, rows.y[part]), K)
+        slope = losses.slopes(loss, z, rows.y[part]) * weight[:, None]
+        for c in range(C):
+            mine = np.flatnonzero(entries.output == c)
+            places = (owner, np.arange(len(A)))
+            to_clients = sparse.csr_array((slope[:, c], places), shape=(K, len(A)))
+            own[:, mine] += to_clients @ A[:, entries.column[mine]]
+            free[:, c] += np.bincount(owner, slope[:, c], K)
+    return total, own, free
+
+
 def moments(rows: Rows) -> dict[str, np.ndarray]:
     """Weighted means and mean squares of the columns, and variances inside clients."""
     n, d = rows.X.shape
